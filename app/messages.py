@@ -1,0 +1,252 @@
+"""The whole protocol between the window and the engine: frozen dataclasses, numpy only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from render.types import Camera
+
+ViewMode = Literal["color", "depth", "transmittance", "error", "truth", "contributors", "ellipsoids", "points", "heatmap"]
+VIEW_MODES: tuple[ViewMode, ...] = (
+    "color", "depth", "transmittance", "error", "truth", "contributors", "ellipsoids", "points", "heatmap")
+
+
+# ---------------------------------------------------------------- commands: window -> engine, in order, none lost
+@dataclass(frozen=True)
+class Command:
+    pass
+
+
+@dataclass(frozen=True)
+class OpenScene(Command):
+    """Load a scene folder, run or PLY and start over with it."""
+    path: str
+    play: bool = True
+
+
+@dataclass(frozen=True)
+class Play(Command):
+    pass
+
+
+@dataclass(frozen=True)
+class Pause(Command):
+    pass
+
+
+@dataclass(frozen=True)
+class Step(Command):
+    """Take n steps, then pause."""
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Reset(Command):
+    """Back to iteration 0 of the same scene."""
+
+
+@dataclass(frozen=True)
+class SetOption(Command):
+    """Change one configuration field, named by its path: "raster.alpha_gradient", "densify.absgrad", "iterations"."""
+    name: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class SetBackend(Command):
+    name: str
+
+
+@dataclass(frozen=True)
+class Evaluate(Command):
+    """Measure PSNR and SSIM on the held-out views now."""
+
+
+@dataclass(frozen=True)
+class SavePly(Command):
+    path: str
+
+
+@dataclass(frozen=True)
+class CancelJob(Command):
+    """Stop the long job that is running, if any."""
+
+
+@dataclass(frozen=True)
+class Select(Command):
+    """Inspect the Gaussian with the largest weight at a pixel of the given camera; uid selects directly; neither clears."""
+    camera: Camera | None = None
+    x: float = 0.0
+    y: float = 0.0
+    uid: int | None = None
+
+
+@dataclass(frozen=True)
+class Shutdown(Command):
+    pass
+
+
+# ---------------------------------------------------------------- newest wins: window -> engine
+@dataclass(frozen=True)
+class ViewRequest:
+    """What the viewport wants to see."""
+    camera: Camera
+    mode: ViewMode = "color"
+    quantity: str = "mean2d_grad"      # heatmap quantity, see app/training/probes.py
+    value_range: tuple[float, float] | None = None  # None = automatic
+    view_index: int | None = None      # the scene view this camera coincides with (error and truth need it)
+    moving: bool = False               # the user is dragging: training yields
+    hidden: bool = False               # minimised: render nothing
+    histogram: bool = True             # the densification panel is open
+
+
+# ---------------------------------------------------------------- events: engine -> window, in order, none lost
+@dataclass(frozen=True)
+class Event:
+    pass
+
+
+@dataclass(frozen=True)
+class Notice(Event):
+    """One clear sentence for the user."""
+    text: str
+    level: Literal["info", "warning", "error"] = "info"
+
+
+@dataclass(frozen=True)
+class ViewInfo:
+    name: str
+    camera: Camera
+    split: Literal["train", "test"]
+
+
+@dataclass(frozen=True)
+class SceneOpened(Event):
+    path: str
+    kind: str
+    views: tuple[ViewInfo, ...]
+    up: np.ndarray          # [3] world up, from the cameras
+    center: np.ndarray      # [3] what the first orbit turns around
+    extent: float           # world radius of the cameras
+    warnings: tuple[str, ...] = ()
+    trainable: bool = True  # False for a bare PLY
+
+
+@dataclass(frozen=True)
+class JobProgress(Event):
+    """`fraction` in [0,1]; done when finished or cancelled."""
+    name: str
+    fraction: float
+    text: str = ""
+    done: bool = False
+
+
+@dataclass(frozen=True)
+class Densified(Event):
+    """One densification or reset, as it was applied."""
+    iteration: int
+    cloned: int = 0
+    split: int = 0
+    pruned: int = 0
+    reset: int = 0
+    count: int = 0          # Gaussians afterwards
+
+
+@dataclass(frozen=True)
+class Evaluated(Event):
+    iteration: int
+    psnr: float
+    ssim: float
+    views: tuple[tuple[str, float, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class EngineFailed(Event):
+    """The engine caught an exception and paused."""
+    summary: str
+    traceback: str
+
+
+@dataclass(frozen=True)
+class ConfigChanged(Event):
+    """The configuration now in force, flattened by path ("raster.alpha_max": 0.99, ...)."""
+    values: Mapping[str, Any]
+
+
+# ---------------------------------------------------------------- newest wins: engine -> window
+@dataclass(frozen=True)
+class Legend:
+    """How the colours of a picture map to numbers."""
+    label: str
+    unit: str
+    lo: float
+    hi: float
+    colormap: str
+    log: bool = False
+    never_seen: bool = False   # grey marks Gaussians that no view has seen
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A finished picture; rgba is C-contiguous float32 [H,W,4] and never written again."""
+    rgba: np.ndarray
+    camera: Camera
+    mode: ViewMode
+    legend: Legend | None = None
+    render_ms: float = 0.0
+    sequence: int = 0
+
+
+@dataclass(frozen=True)
+class Histogram:
+    edges: np.ndarray       # [B+1]
+    counts: np.ndarray      # [B]
+    threshold: float
+    label: str              # which statistic: signed sum or sum of absolutes
+    never_seen: float       # share of Gaussians no view has seen since the last densification
+
+
+@dataclass(frozen=True)
+class Curve:
+    """At most 2,000 points."""
+    x: np.ndarray
+    y: np.ndarray
+
+
+@dataclass(frozen=True)
+class GaussianReport:
+    """Everything about one selected Gaussian; arrays are copies, gradients are those of the last step."""
+    uid: int
+    index: int
+    parent: int | None
+    parameters: Mapping[str, np.ndarray]   # raw, by group name
+    activated: Mapping[str, np.ndarray]    # scales, opacity, unit quat, colour ...
+    gradients: Mapping[str, np.ndarray]    # dL/d raw parameter, and v_means2d, v_conics, v_colors, v_opacities
+    statistics: Mapping[str, float]        # densification statistic, threshold, times seen, age ...
+    ellipse: np.ndarray | None = None      # [5] px: centre x, y, conic a, b, c in the requested camera
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The state of the run after a turn."""
+    state: Literal["empty", "loading", "running", "paused", "finished", "failed"] = "empty"
+    iteration: int = 0
+    iterations: int = 0
+    loss: float = float("nan")
+    psnr: float = float("nan")
+    gaussians: int = 0
+    cap: int = 0
+    sh_degree: int = 0
+    steps_per_second: float = 0.0
+    backend: str = ""
+    device: str = ""
+    frame: Frame | None = None
+    curves: Mapping[str, Curve] = field(default_factory=dict)      # loss, train_psnr, test_psnr, count
+    histogram: Histogram | None = None
+    stage_ms: Mapping[str, float] = field(default_factory=dict)    # project, sh, binning, rasterize, loss, backward, adam
+    memory: Mapping[str, int] = field(default_factory=dict)        # bytes: parameters, adam, images, intersections, rss
+    selected: GaussianReport | None = None

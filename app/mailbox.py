@@ -1,4 +1,8 @@
-"""The two ways in and out of the engine thread: a FIFO and a newest-wins slot."""
+"""The two ways in and out of the engine thread: a FIFO and a newest-wins slot.
+
+Several mailboxes may share one `threading.Event` as their signal: a reader that sleeps on the signal wakes up whichever
+of them something is put into. The reader clears the signal before it reads, so that nothing put meanwhile is missed.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +16,20 @@ T = TypeVar("T")
 class Latest(Generic[T]):
     """A slot in which the newest value wins. `version` counts the values ever put."""
 
-    def __init__(self) -> None:
+    def __init__(self, signal: threading.Event | None = None) -> None:
         self._lock = threading.Lock()
         self._value: T | None = None
         self._version = 0
+        self._signal = signal
 
     def put(self, value: T) -> int:
         with self._lock:
             self._value = value
             self._version += 1
-            return self._version
+            version = self._version
+        if self._signal is not None:
+            self._signal.set()
+        return version
 
     def get(self) -> tuple[int, T | None]:
         """(version, value); version 0 means nothing was ever put."""
@@ -37,11 +45,14 @@ class Latest(Generic[T]):
 class Fifo(Generic[T]):
     """First in, first out; nothing is lost. `wait` blocks until something is there or the time is over."""
 
-    def __init__(self) -> None:
+    def __init__(self, signal: threading.Event | None = None) -> None:
         self._queue: queue.SimpleQueue[T] = queue.SimpleQueue()
+        self._signal = signal
 
     def put(self, value: T) -> None:
         self._queue.put(value)
+        if self._signal is not None:
+            self._signal.set()
 
     def drain(self) -> list[T]:
         """All that is there now, oldest first."""

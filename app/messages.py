@@ -10,7 +10,8 @@ import numpy as np
 
 from render.types import Camera
 
-ViewMode = Literal["color", "depth", "transmittance", "error", "truth", "contributors", "ellipsoids", "points", "heatmap"]
+ViewMode = Literal[
+    "color", "depth", "transmittance", "error", "truth", "contributors", "ellipsoids", "points", "heatmap"]
 VIEW_MODES: tuple[ViewMode, ...] = (
     "color", "depth", "transmittance", "error", "truth", "contributors", "ellipsoids", "points", "heatmap")
 
@@ -78,7 +79,10 @@ class CancelJob(Command):
 
 @dataclass(frozen=True)
 class Select(Command):
-    """Inspect the Gaussian with the largest weight at a pixel of the given camera; uid selects directly; neither clears."""
+    """Inspect the Gaussian with the largest weight at a pixel of the given camera.
+
+    A uid selects directly; neither a camera nor a uid clears the selection.
+    """
     camera: Camera | None = None
     x: float = 0.0
     y: float = 0.0
@@ -102,6 +106,7 @@ class ViewRequest:
     moving: bool = False               # the user is dragging: training yields
     hidden: bool = False               # minimised: render nothing
     histogram: bool = True             # the densification panel is open
+    log_scale: bool | None = None      # logarithmic colours; None = what suits the quantity
 
 
 # ---------------------------------------------------------------- events: engine -> window, in order, none lost
@@ -125,6 +130,15 @@ class ViewInfo:
 
 
 @dataclass(frozen=True)
+class Quantity:
+    """A per-Gaussian number that a heatmap can show; `name` is what ViewRequest.quantity takes."""
+    name: str
+    label: str
+    unit: str = ""
+    help: str = ""
+
+
+@dataclass(frozen=True)
 class SceneOpened(Event):
     path: str
     kind: str
@@ -134,6 +148,7 @@ class SceneOpened(Event):
     extent: float           # world radius of the cameras
     warnings: tuple[str, ...] = ()
     trainable: bool = True  # False for a bare PLY
+    quantities: tuple[Quantity, ...] = ()  # what a heatmap can show of this scene
 
 
 @dataclass(frozen=True)
@@ -199,6 +214,10 @@ class Frame:
     legend: Legend | None = None
     render_ms: float = 0.0
     sequence: int = 0
+    iteration: int = 0
+    detail: float = 1.0     # rendered side over requested side; below 1 the picture is enlarged until it is refined
+    note: str = ""          # why the picture is not what was asked for, e.g. no photograph at this camera
+    request: ViewRequest | None = None
 
 
 @dataclass(frozen=True)
@@ -247,6 +266,11 @@ class Snapshot:
     frame: Frame | None = None
     curves: Mapping[str, Curve] = field(default_factory=dict)      # loss, train_psnr, test_psnr, count
     histogram: Histogram | None = None
-    stage_ms: Mapping[str, float] = field(default_factory=dict)    # project, sh, binning, rasterize, loss, backward, adam
+    stage_ms: Mapping[str, float] = field(default_factory=dict)    # project, sh, binning, rasterize, loss, ... adam
     memory: Mapping[str, int] = field(default_factory=dict)        # bytes: parameters, adam, images, intersections, rss
     selected: GaussianReport | None = None
+    threads: int = 0                       # kernel threads that training may use now
+    seconds: float = 0.0                   # spent training since iteration 0, pauses left out
+    view_name: str = ""                    # photograph of the last step
+    job: JobProgress | None = None         # the long job that runs now
+    densify_window: tuple[int, int] = (0, 0)   # first and last iteration that may densify, schedule applied

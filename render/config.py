@@ -9,6 +9,9 @@ AlphaGradient = Literal["exact", "straight_through", "straight_through_clamped"]
 ALPHA_GRADIENTS: tuple[str, ...] = get_args(AlphaGradient)
 TILE_SIZE = 16
 """Tile side in pixels. Structural: kernels are built for it (-DTILE_SIZE)."""
+FOOTPRINT_MARGIN = 1e-3
+"""Added to the squared radius 2 ln(opacity / cutoff) of a footprint, so that rounding never loses a pixel that blends:
+at the widened rim alpha is cutoff * exp(-FOOTPRINT_MARGIN / 2), 0.05 % below the cutoff. Kernels take it too."""
 BACKENDS = ("auto", "cuda", "cpu", "reference")
 
 
@@ -29,7 +32,8 @@ class RasterConfig:
     alpha_gradient: AlphaGradient = setting(
         "exact", "Gradient where opacity*G exceeds alpha_max: exact (0, as gsplat), straight_through (as graphdeco) "
         "or straight_through_clamped.", choices=ALPHA_GRADIENTS)
-    cutoff: float = setting(1.0 / 255.0, "Alpha below which a Gaussian does not touch a pixel.", lo=0.0, hi=0.1)
+    cutoff: float = setting(1.0 / 255.0, "Alpha below which a Gaussian does not touch a pixel.",
+                            lo=1e-4, hi=0.1, log=True)
     smooth_cutoff: bool = setting(False, "Fade alpha in between cutoff and 2*cutoff instead of switching it on.")
     transmittance_min: float = setting(1e-4, "A Gaussian that would bring transmittance below this is not blended.",
                                        lo=1e-6, hi=1e-1, log=True)
@@ -45,7 +49,7 @@ class RasterConfig:
             raise ValueError(f"alpha_gradient is {self.alpha_gradient!r}; choose one of {', '.join(ALPHA_GRADIENTS)}")
         if not 0.0 < self.alpha_max < 1.0:
             raise ValueError(f"alpha_max is {self.alpha_max}; it must lie strictly between 0 and 1")
-        if not 0.0 <= self.cutoff < self.alpha_max:
-            raise ValueError(f"cutoff is {self.cutoff}; it must lie in [0, alpha_max)")
+        if not 0.0 < self.cutoff < self.alpha_max:  # 0 would give every Gaussian an infinite footprint
+            raise ValueError(f"cutoff is {self.cutoff}; it must lie strictly between 0 and alpha_max {self.alpha_max}")
         if not 0.0 < self.transmittance_min < 1.0:
             raise ValueError(f"transmittance_min is {self.transmittance_min}; it must lie strictly between 0 and 1")

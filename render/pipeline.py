@@ -1,0 +1,47 @@
+"""The stages in order, nothing else."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from render.config import BACKENDS, RasterConfig
+from render.reference.rasterize import count_contributors
+from render.stages.binning import bin_tiles
+from render.stages.project import project
+from render.stages.rasterize import rasterize
+from render.stages.sh import sh_to_colors
+from render.timing import last_stage_ms as last_stage_ms
+from render.types import Camera, Gaussians, GradientTap, RenderOutput
+
+
+def resolve_backend(name: str) -> str:
+    """The backend that "auto" stands for here; other names are returned as they are.
+
+    Raises ValueError naming the choices for an unknown name or one that cannot run here.
+    """
+    if name not in BACKENDS:
+        raise ValueError(f"backend is {name!r}; choose one of {', '.join(BACKENDS)}")
+    if name in ("auto", "reference"):
+        return "reference"
+    raise ValueError(f"backend {name} cannot run here; choose reference or auto")
+
+
+def render(gaussians: Gaussians, camera: Camera, config: RasterConfig, *, background: Tensor, sh_degree: int,
+           backend: str, depth: bool = False, colors: Tensor | None = None, tap: GradientTap | None = None
+           ) -> RenderOutput:
+    """Render N Gaussians. background [3]; `colors` [N,3] replace those from SH; `tap` is filled during backward()."""
+    projected = project(gaussians, camera, config, backend)
+    if colors is None:
+        colors = sh_to_colors(gaussians.means, gaussians.sh, camera, sh_degree, backend)
+    opacities = gaussians.opacities * projected.compensations
+    bins = bin_tiles(projected, opacities, camera, config, backend)
+    picture, transmittances, depths, last_ids = rasterize(
+        projected, colors, opacities, bins, camera, background, config, depth=depth, tap=tap, backend=backend)
+    return RenderOutput(picture, transmittances, depths, last_ids, projected, bins, colors, opacities)
+
+
+def contributors(output: RenderOutput, camera: Camera, config: RasterConfig, backend: str) -> Tensor:
+    """[H,W] int32: how many Gaussians blend into each pixel."""
+    if backend == "reference":
+        return count_contributors(output.projected, output.splat_opacities, output.bins, camera, config)
+    raise ValueError(f"contributors: backend {backend!r} is not built; choose reference")

@@ -1,0 +1,24 @@
+"""Adam (Kingma & Ba 2015), the arithmetic of torch.optim.Adam without weight decay."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+@torch.no_grad()
+def adam_step(param: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, *, step: int, lr: float,
+              beta1: float = 0.9, beta2: float = 0.999, eps: float) -> None:
+    """One update in place of param, exp_avg and exp_avg_sq (all of grad's shape); step counts from 1.
+
+        m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2
+        param -= lr * (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + eps)
+    """
+    if step < 1:
+        raise ValueError(f"step is {step}; Adam counts steps from 1")
+    exp_avg.mul_(beta1).add_(grad, alpha=1 - beta1)
+    exp_avg_sq.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+    denominator = exp_avg_sq.sqrt().div_(math.sqrt(1 - beta2**step)).add_(eps)
+    param.addcdiv_(exp_avg, denominator, value=-lr / (1 - beta1**step))

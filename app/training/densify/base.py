@@ -1,0 +1,72 @@
+"""What a densification strategy is: two hooks around the optimiser's step.
+
+A new one is a file beside this and a line in STRATEGIES of app/training/trainer.py.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from torch import Tensor
+
+from app.config import TrainConfig
+from app.messages import Densified, Histogram
+from app.training.densify.lineage import Lineage
+from app.training.optimizer import Adam
+from app.training.rows import Rows
+from app.training.schedule import Schedule
+from render.types import Camera, Gaussians, GradientTap
+
+
+@dataclass
+class TrainState:
+    """What a strategy may look at and change."""
+
+    rows: Rows
+    optimizer: Adam
+    lineage: Lineage
+    rng: np.random.Generator        # of the strategy alone: the order of views does not depend on it
+    extent: float                   # world radius of the cameras
+    cap: int                        # never more Gaussians than this
+    activate: Callable[[], Gaussians]   # of the parameters as they are now, without gradients
+    warn: Callable[[str], None]     # one sentence for the user
+
+
+@dataclass(frozen=True)
+class ViewGradients:
+    """What one view's loss left behind; not scaled by 1/k where a step has k views."""
+
+    tap: GradientTap
+    extents: Tensor      # [N,2] px, 0 = culled
+    camera: Camera
+    generation: int      # of the rows it speaks of (F05)
+
+
+@dataclass(frozen=True)
+class DensifyRecord:
+    """One event and who took part in it, by uid; `born[i]` descends from `parents[i]`."""
+
+    event: Densified
+    cloned: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))   # originals that got a copy
+    split: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))    # originals replaced by two
+    pruned: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    born: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    parents: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    histogram: Histogram | None = None   # of the statistic that decided
+
+
+class Strategy(ABC):
+    """Decides how Gaussians are born and die. Order within a step (F05):
+    backward -> after_backward -> Adam -> gradients dropped -> after_step."""
+
+    @abstractmethod
+    def after_backward(self, state: TrainState, seen: ViewGradients, config: TrainConfig) -> None:
+        """Gather statistics of one view."""
+
+    @abstractmethod
+    def after_step(self, state: TrainState, iteration: int, config: TrainConfig,
+                   schedule: Schedule) -> DensifyRecord | None:
+        """Change the rows when it is time; None when nothing was due."""

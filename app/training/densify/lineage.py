@@ -1,0 +1,38 @@
+"""Who descends from whom: uids are handed out once and never again, so a selection survives densification."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+class Lineage:
+    """Parent and birth iteration of every uid; -1 = was there from the start."""
+
+    def __init__(self, uids: np.ndarray) -> None:
+        self.next_uid = int(uids.max()) + 1 if len(uids) else 0
+        self._parents = np.full(max(self.next_uid, 1024), -1, np.int64)
+        self._born = np.zeros(len(self._parents), np.int32)
+
+    def give_birth(self, parents: np.ndarray, iteration: int) -> np.ndarray:
+        """New uids, one for each parent uid given."""
+        first, self.next_uid = self.next_uid, self.next_uid + len(parents)
+        if self.next_uid > len(self._parents):
+            grow = max(self.next_uid, 2 * len(self._parents)) - len(self._parents)
+            self._parents = np.concatenate([self._parents, np.full(grow, -1, np.int64)])
+            self._born = np.concatenate([self._born, np.zeros(grow, np.int32)])
+        self._parents[first:self.next_uid] = parents
+        self._born[first:self.next_uid] = iteration
+        return np.arange(first, self.next_uid, dtype=np.int64)
+
+    def parent(self, uid: int) -> int | None:
+        """The uid it was cloned or split from; None for one that was there from the start."""
+        parent = int(self._parents[uid]) if 0 <= uid < self.next_uid else -1
+        return None if parent < 0 else parent
+
+    def born(self, uid: int) -> int:
+        """The iteration of its birth; 0 for one that was there from the start."""
+        return int(self._born[uid]) if 0 <= uid < self.next_uid else 0
+
+    def births(self, uids: np.ndarray) -> np.ndarray:
+        """The iterations of birth of many."""
+        return self._born[uids]

@@ -1,0 +1,17 @@
+"""No densification: the Gaussians there are stay as many. Statistics are still gathered, for those who look."""
+
+from __future__ import annotations
+
+from app.config import TrainConfig
+from app.training.densify.base import DensifyRecord, Strategy, TrainState, ViewGradients
+from app.training.densify.statistics import GradientStatistics
+from app.training.schedule import Schedule
+
+
+class NoDensification(Strategy):
+    def after_backward(self, state: TrainState, seen: ViewGradients, config: TrainConfig) -> None:
+        GradientStatistics(state.rows).add(seen, config.densify.absgrad)
+
+    def after_step(self, state: TrainState, iteration: int, config: TrainConfig,
+                   schedule: Schedule) -> DensifyRecord | None:
+        return None

@@ -1,0 +1,117 @@
+"""The first Gaussians: from a scene's points, or random inside what the cameras see."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from scipy.spatial import cKDTree
+
+from app.data.scene import PointCloud, View
+from render.types import Camera, GaussianParams
+
+SH_C0 = 0.28209479177387814
+"""Y_0^0 of the real spherical harmonics: colour = 0.5 + SH_C0 * sh0."""
+INITIAL_OPACITY = 0.1
+NEIGHBOURS = 3
+MIN_SQUARED_DISTANCE = 1e-7
+
+
+def mean_squared_distances(positions: np.ndarray) -> np.ndarray:
+    """[P]: mean of the squared distances to the 3 nearest neighbours, at least 1e-7, as graphdeco's simple-knn.
+
+    With fewer neighbours the mean is over those there are; a point alone gets 1e-7.
+    """
+    count = len(positions)
+    neighbours = min(NEIGHBOURS, count - 1)
+    if neighbours < 1:
+        return np.full(count, MIN_SQUARED_DISTANCE)
+    distances, _ = cKDTree(positions).query(positions, k=neighbours + 1)
+    return np.maximum((distances[:, 1:] ** 2).mean(axis=1), MIN_SQUARED_DISTANCE)
+
+
+def params_from_points(points: PointCloud, sh_degree: int, device: str | torch.device = "cpu") -> GaussianParams:
+    """Round Gaussians of opacity 0.1 at the points, as wide as their neighbours are far (Kerbl et al. 2023).
+
+    Points whose position is not finite are left out. Raises ValueError when none is left.
+    """
+    finite = np.isfinite(points.positions).all(axis=1)
+    positions = np.ascontiguousarray(points.positions[finite], np.float64)
+    count = len(positions)
+    if count == 0:
+        raise ValueError("there is no point with a finite position to start from")
+    log_scales = 0.5 * np.log(mean_squared_distances(positions))
+    sh0 = (points.colors[finite].astype(np.float64) / 255.0 - 0.5) / SH_C0
+    quats = np.tile([1.0, 0.0, 0.0, 0.0], (count, 1))
+
+    def tensor(values: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(values, np.float32)).to(device)
+
+    return GaussianParams(
+        means=tensor(positions), quats=tensor(quats), log_scales=tensor(np.repeat(log_scales[:, None], 3, axis=1)),
+        logit_opacities=tensor(np.full(count, math.log(INITIAL_OPACITY / (1.0 - INITIAL_OPACITY)))),
+        sh0=tensor(sh0[:, None, :]), shN=torch.zeros(count, (sh_degree + 1) ** 2 - 1, 3, device=device),
+        uids=torch.arange(count, dtype=torch.int64, device=device))
+
+
+def view_axes_center(cameras: Sequence[Camera]) -> np.ndarray:
+    """[3]: the point nearest to all viewing axes (least squares; towards the mean centre where axes are parallel)."""
+    centers = np.stack([camera.center for camera in cameras])
+    normal = 1e-3 * np.eye(3)
+    right = normal @ centers.mean(axis=0)
+    for camera, center in zip(cameras, centers, strict=True):
+        axis = camera.viewmat[2, :3] / np.linalg.norm(camera.viewmat[2, :3])
+        across = np.eye(3) - np.outer(axis, axis)
+        normal += across / len(cameras)
+        right += across @ center / len(cameras)
+    return np.linalg.solve(normal, right)
+
+
+def seen_by(positions: np.ndarray, camera: Camera) -> np.ndarray:
+    """Mask [P] of the points inside a camera's picture."""
+    x, y, z = (camera.viewmat[:3, :3] @ positions.T + camera.viewmat[:3, 3:4])
+    safe = np.where(z > camera.near, z, 1.0)
+    u = camera.K[0, 0] * x / safe + camera.K[0, 2]
+    v = camera.K[1, 1] * y / safe + camera.K[1, 2]
+    return (z > camera.near) & (u >= 0) & (u < camera.width) & (v >= 0) & (v < camera.height)
+
+
+def random_points(cameras: Sequence[Camera], count: int, rng: np.random.Generator) -> PointCloud:
+    """Grey points, uniform in the box of the cameras around what they look at, where several cameras see them.
+
+    A point must be in the picture of a quarter of the cameras; where too few such places exist, e.g. when the cameras
+    look outwards, one is enough.
+    """
+    centers = np.stack([camera.center for camera in cameras])
+    middle = view_axes_center(cameras)
+    reach = float(np.linalg.norm(centers - middle, axis=1).max()) or 1.0
+    chosen: list[np.ndarray] = []
+    for share in (0.25, 0.0):
+        needed = max(1, math.ceil(share * len(cameras)))
+        for _ in range(16):
+            tries = middle + rng.uniform(-reach, reach, (max(4 * count, 1024), 3))
+            votes = np.zeros(len(tries), np.int32)
+            for camera in cameras:
+                votes += seen_by(tries, camera)
+            chosen.append(tries[votes >= needed])
+            if sum(map(len, chosen)) >= count:
+                break
+        if sum(map(len, chosen)) >= count:
+            break
+    positions = np.concatenate(chosen)[:count]
+    if len(positions) == 0:
+        positions = middle + rng.uniform(-reach, reach, (count, 3))
+    return PointCloud(positions.astype(np.float32), np.full((len(positions), 3), 128, np.uint8))
+
+
+def initial_params(points: PointCloud | None, views: Sequence[View], *, sh_degree: int, init_points: int,
+                   seed: int, device: str | torch.device) -> tuple[GaussianParams, str | None]:
+    """(the first Gaussians, a sentence for the user when they had to be random) (D16)."""
+    if points is not None and np.isfinite(points.positions).all(axis=1).any():
+        return params_from_points(points, sh_degree, device), None
+    points = random_points([view.camera for view in views], init_points, np.random.default_rng(seed))
+    notice = (f"The scene has no points: training starts from {len(points.positions):,} random ones "
+              "inside what the cameras see.")
+    return params_from_points(points, sh_degree, device), notice

@@ -1,0 +1,88 @@
+"""When things happen in a run: densification, resets, SH degrees and the learning rate of the means. No torch here."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from app.config import TrainConfig
+
+REFERENCE_ITERATIONS = 30_000
+"""The run length that the iteration numbers of TrainConfig and DensifyConfig are made for (Kerbl et al. 2023)."""
+INTERVAL_POWER = 0.5
+STOP_POWER = 0.85
+RULE = ("Schedules are written for 30 000 iterations. For a run of M < 30 000, with r = M/30 000, the start of "
+        "densification and every interval (densify, opacity reset, SH degree) shrink by r^0.5, the end of densification "
+        "by r^0.85, and opacities are reset only while densification goes on, never in the last quarter of the run. "
+        "The learning rate of the means always decays over M.")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The iteration numbers in force. An iteration is counted from 1, as it is shown."""
+
+    length: int
+    start: int        # densify after this iteration
+    stop: int         # and not after this one
+    every: int
+    reset_every: int
+    sh_every: int
+
+    def densifies(self, iteration: int) -> bool:
+        return self.start < iteration <= self.stop and iteration % self.every == 0
+
+    def gathers(self, iteration: int) -> bool:
+        """Whether gradient statistics of this iteration can still matter."""
+        return iteration <= self.stop
+
+    def resets(self, iteration: int) -> bool:
+        return (iteration % self.reset_every == 0 and iteration <= self.stop
+                and (iteration <= 0.75 * self.length or self.length >= REFERENCE_ITERATIONS))
+
+    def sh_degree(self, iteration: int, highest: int) -> int:
+        """The SH degree in use at an iteration: one more every `sh_every`."""
+        return min(highest, iteration // self.sh_every)
+
+    @property
+    def window(self) -> str:
+        """The densification window in words, for the panel and the help (F18)."""
+        return (f"densifies every {self.every} from {self.start} to {self.stop}, "
+                f"made for {self.length} iterations")
+
+
+def resolve(config: TrainConfig) -> Schedule:
+    """The schedule of a configuration; RULE says in words how short runs are scaled."""
+    ratio = min(1.0, config.schedule_length / REFERENCE_ITERATIONS)
+    interval = ratio ** INTERVAL_POWER
+    densify = config.densify
+
+    def scaled(value: int, factor: float) -> int:
+        return max(1, round(value * factor))
+
+    return Schedule(
+        length=config.schedule_length,
+        start=scaled(densify.start, interval) if densify.start else 0,
+        stop=scaled(densify.stop, ratio ** STOP_POWER) if densify.stop else 0,
+        every=scaled(densify.every, interval),
+        reset_every=scaled(densify.reset_every, interval),
+        sh_every=scaled(config.sh_every, interval))
+
+
+def window_moves(config: TrainConfig) -> str:
+    """What a change of `iterations` does to the densification window, in one sentence (F18)."""
+    if config.schedule_iterations:
+        return (f"Schedules stay as made for {config.schedule_iterations} iterations: "
+                "the densification window does not move with the length of the run.")
+    return f"Schedules follow the length of the run: it {resolve(config).window}."
+
+
+def means_lr(config: TrainConfig, iteration: int, extent: float) -> float:
+    """Learning rate of the means: exponential from means_lr to means_lr_final over the schedule, times the extent."""
+    t = min(max(iteration / config.schedule_length, 0.0), 1.0)
+    return extent * math.exp((1.0 - t) * math.log(config.means_lr) + t * math.log(config.means_lr_final))
+
+
+def learning_rates(config: TrainConfig, iteration: int, extent: float) -> dict[str, float]:
+    """The learning rate of every parameter group at an iteration."""
+    return {"means": means_lr(config, iteration, extent), "quats": config.quat_lr, "log_scales": config.scale_lr,
+            "logit_opacities": config.opacity_lr, "sh0": config.sh0_lr, "shN": config.shN_lr}

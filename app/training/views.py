@@ -1,0 +1,42 @@
+"""The order in which views are shown, and their pictures as targets of the loss."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from app.data.scene import View
+
+
+class ViewOrder:
+    """Every view once in a random order, then again in another, from a generator of its own."""
+
+    def __init__(self, count: int, seed: int) -> None:
+        self._rng = np.random.default_rng([seed, 1])
+        self._count = count
+        self._left: list[int] = []
+
+    def next(self) -> int:
+        """Index of the next view."""
+        if not self._left:
+            self._left = self._rng.permutation(self._count).tolist()
+        return self._left.pop()
+
+
+def load_target(view: View, background: Tensor) -> Tensor:
+    """[H,W,3] float32 in [0,1] on the background's device.
+
+    Straight alpha is composited over `background` [3], the very one that is rendered with:
+    rgb * a + background * (1 - a), so that transparent regions teach transparency (D07, D08).
+    Raises ValueError when the picture and its camera differ in size.
+    """
+    pixels = view.load()
+    if pixels.shape[:2] != (view.camera.height, view.camera.width):
+        raise ValueError(f"{view.name}: the picture is {pixels.shape[1]}x{pixels.shape[0]} px, "
+                         f"its camera {view.camera.width}x{view.camera.height} px")
+    image = torch.from_numpy(pixels).to(background.device).to(torch.float32) * (1.0 / 255.0)
+    if image.shape[2] == 4:
+        alpha = image[:, :, 3:]
+        image = image[:, :, :3] * alpha + background * (1.0 - alpha)
+    return image

@@ -1,0 +1,130 @@
+"""The command line: `splatscope ...`, or `python -m app ...`. Only the chosen command's modules are imported."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import metadata
+
+from app.commands.errors import guarded
+from app.commands.parsing import UsageError, parse
+
+ABOUT = """Watch a 3D Gaussian splatting scene converge live, and take it apart while it trains.
+
+splatscope [PATH]                  open a window on a scene, or on the bundled demo
+splatscope train SCENE -m OUT      train without a window
+splatscope view FILE.ply           open a window on a finished model
+splatscope info PATH               say what a path holds
+splatscope doctor                  say what was found here and what will be used
+
+Each command has its own --help. --debug shows the traceback of an error, --version the version.
+A folder that is named like a command is opened as ./NAME."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in words
+    if debug:
+        words.remove("--debug")
+        os.environ["SPLATSCOPE_DEBUG"] = "1"
+    if "--version" in words:
+        print(f"splatscope {metadata.version('splatscope')}")
+        return 0
+    name = words[0] if words and words[0] in COMMANDS else ""
+    return guarded(lambda: COMMANDS[name](words[1:] if name else words), debug=debug)
+
+
+def _window(words: list[str]) -> int:
+    from app.commands.window import WindowArgs, run
+
+    if "-h" in words or "--help" in words:
+        print(ABOUT + "\n")  # printed here, for the help of the flags would reflow it
+    return run(parse(WindowArgs, words, prog="splatscope", description="Flags of the window:"))
+
+
+def _view(words: list[str]) -> int:
+    from app.commands.window import ViewArgs, run_view
+
+    return run_view(
+        parse(
+            ViewArgs,
+            source_as_positional(words),
+            prog="splatscope view",
+            description="Open a window on a finished model.",
+        )
+    )
+
+
+def _train(words: list[str]) -> int:
+    from app.commands.train import TrainArgs, run
+
+    return run(
+        parse(
+            TrainArgs,
+            source_as_positional(words),
+            prog="splatscope train",
+            description="Train a scene without a window.",
+        )
+    )
+
+
+def _info(words: list[str]) -> int:
+    from app.commands.info import InfoArgs, run
+
+    return run(
+        parse(
+            InfoArgs,
+            source_as_positional(words),
+            prog="splatscope info",
+            description="Say what a path was recognised as.",
+        )
+    )
+
+
+def _doctor(words: list[str]) -> int:
+    from app.commands.doctor import DoctorArgs, run
+
+    return run(
+        parse(
+            DoctorArgs,
+            words,
+            prog="splatscope doctor",
+            description="Say what was found, what will be used and how to get more.",
+        )
+    )
+
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "": _window,
+    "train": _train,
+    "view": _view,
+    "info": _info,
+    "doctor": _doctor,
+}
+
+
+def source_as_positional(words: Sequence[str]) -> list[str]:
+    """`-s SCENE` and `--source_path SCENE`, as other trainers call it, become the positional that our commands take.
+
+    Raises UsageError when the flag stands last, without its value.
+    """
+    out: list[str] = []
+    found: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        flag, equals, value = word.partition("=")
+        if flag not in ("-s", "--source_path", "--source-path"):
+            out.append(word)
+            continue
+        given = value if equals else next(rest, None)
+        if given is None:
+            raise UsageError(f"{flag} needs the scene's folder behind it.")
+        found.append(given)
+    # in front: a flag with several values, such as --test_iterations, would swallow it at the end
+    return found + out
+
+
+if __name__ == "__main__":
+    sys.exit(main())

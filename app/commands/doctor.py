@@ -1,0 +1,262 @@
+"""`splatscope doctor`: what was found, what will be used, how to get more. It needs no GPU, display or compiler."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from render.config import setting
+
+MIN_PYCUDA = (2025, 1, 2)
+"""The first PyCUDA that builds with CUDA 13."""
+CPU_FLAGS = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512vl", "avx512bw", "neon", "asimd", "sve")
+
+
+@dataclass(frozen=True)
+class DoctorArgs:
+    json: bool = setting(False, "Print one JSON object instead of text.")
+
+
+def run(args: DoctorArgs) -> int:
+    """Print the report; always 0, since looking cannot fail."""
+    report = examine()
+    print(json.dumps(report, indent=2) if args.json else as_text(report))
+    return 0
+
+
+def examine() -> dict[str, Any]:
+    """Everything that was found, as JSON-ready values; None where there is nothing."""
+    from app.gui.display import display_problem
+
+    packages, missing = installed()
+    gpu = find_gpu()
+    report: dict[str, Any] = {
+        "splatscope": packages.pop("splatscope", None),
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "compiler": find_compiler(),
+        "cpu": find_cpu(),
+        "gpu": gpu,
+        "display": {"name": os.environ.get("DISPLAY"), "problem": display_problem()},
+        "packages": packages,
+        "missing_packages": missing,
+        "cache": find_cache(),
+        "uses": what_runs(),
+    }
+    report["advice"] = advise(report)
+    return report
+
+
+# ---------------------------------------------------------------- what there is
+def find_compiler() -> dict[str, Any] | None:
+    from render.backends import compile as compilation
+
+    found = compilation.find_compiler()
+    return None if found is None else {"name": found.name, "path": str(found.path), "version": found.version}
+
+
+def find_cpu() -> dict[str, Any]:
+    model, flags = platform.processor() or platform.machine(), []
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        text = info.read_text(encoding="utf-8", errors="replace")
+        name = re.search(r"^model name\s*:\s*(.+)$", text, re.M)
+        words = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.M)
+        model = name.group(1).strip() if name else model
+        flags = [f for f in CPU_FLAGS if words and f in words.group(1).split()]
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {"model": model, "cores": usable, "features": flags}
+
+
+def find_gpu() -> dict[str, Any]:
+    """NVIDIA devices, the driver and its CUDA, the toolkit, PyCUDA: asked from the system, without torch."""
+    devices = []
+    smi = shutil.which("nvidia-smi")
+    if smi:
+        for line in _output(
+            [smi, "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
+        ).splitlines():
+            cells = [c.strip() for c in line.split(",")]
+            if len(cells) == 3:
+                devices.append(dict(zip(("name", "driver", "memory"), cells, strict=True)))
+    nvcc = shutil.which("nvcc") or next(
+        (str(p) for p in [Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin" / "nvcc"] if p.is_file()), None
+    )
+    release = re.search(r"release (\d+\.\d+)", _output([nvcc, "--version"])) if nvcc else None
+    return {
+        "devices": devices,
+        "driver_cuda": _driver_cuda(),
+        "nvcc": nvcc and {"path": nvcc, "version": release and release.group(1)},
+        "pycuda": _pycuda(),
+    }
+
+
+def _driver_cuda() -> str | None:
+    """The newest CUDA that the installed driver runs, such as "12.4"."""
+    try:
+        driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return None
+    version = ctypes.c_int()
+    return (
+        f"{version.value // 1000}.{version.value % 1000 // 10}"
+        if driver.cuDriverGetVersion(ctypes.byref(version)) == 0
+        else None
+    )
+
+
+def _pycuda() -> dict[str, Any] | None:
+    """PyCUDA's version and whether it imports; asked in another process, which a broken installation may take along."""
+    try:
+        version = metadata.version("pycuda")
+    except metadata.PackageNotFoundError:
+        return None
+    probe = subprocess.run(
+        [sys.executable, "-c", "import pycuda.driver"], capture_output=True, text=True, timeout=60, check=False
+    )
+    return {
+        "version": version,
+        "problem": None if probe.returncode == 0 else (probe.stderr.strip().splitlines() or ["it crashes"])[-1],
+    }
+
+
+def _output(command: list[str]) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+def installed() -> tuple[dict[str, str], list[str]]:
+    """({distribution: version}, required ones that are missing), as our own package metadata lists them."""
+    found: dict[str, str] = {}
+    missing = []
+    try:
+        found["splatscope"] = metadata.version("splatscope")
+        requirements = metadata.requires("splatscope") or []
+    except metadata.PackageNotFoundError:
+        return found, ["splatscope"]
+    for requirement in requirements:
+        name = re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0]
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            if "extra ==" not in requirement:
+                missing.append(name)
+    return found, missing
+
+
+def find_cache() -> dict[str, Any]:
+    from render.backends import compile as compilation
+
+    folder = Path(compilation.cache_dir())
+    files = [f for f in folder.rglob("*") if f.is_file()] if folder.exists() else []
+    parent = next(p for p in (folder, *folder.parents) if p.exists())
+    return {
+        "path": str(folder),
+        "files": len(files),
+        "bytes": sum(f.stat().st_size for f in files),
+        "writable": os.access(parent, os.W_OK),
+    }
+
+
+def what_runs() -> dict[str, Any]:
+    """The backend that `auto` means here, asked from the renderer itself."""
+    from render.pipeline import resolve_backend
+
+    return {"backend": resolve_backend("auto")}
+
+
+# ---------------------------------------------------------------- what to do
+def advise(report: dict[str, Any]) -> list[str]:
+    """One sentence for each thing that would give more."""
+    gpu, advice = report["gpu"], []
+    if report["missing_packages"]:
+        advice.append(
+            f"Required packages are missing: {', '.join(report['missing_packages'])}; run `pip install -e .` again."
+        )
+    if report["compiler"] is None:
+        advice.append(
+            "No C++ compiler was found, so the plain PyTorch renderer runs, which is slow; install g++ or "
+            "clang, or run `pip install ziglang`."
+        )
+    if not report["cache"]["writable"]:
+        advice.append(
+            f"The cache folder {report['cache']['path']} is not writable, so kernels are compiled at every start; "
+            "make it writable or set XDG_CACHE_HOME."
+        )
+    if report["display"]["problem"]:
+        advice.append(report["display"]["problem"])
+    pycuda, nvcc = gpu["pycuda"], gpu["nvcc"]
+    if pycuda and tuple(int(n) for n in re.findall(r"\d+", pycuda["version"])[:3]) < MIN_PYCUDA:
+        advice.append(
+            f"PyCUDA {pycuda['version']} is too old; run `pip install -U 'pycuda>={'.'.join(map(str, MIN_PYCUDA))}'`."
+        )
+    if pycuda and pycuda["problem"]:
+        advice.append(
+            f"PyCUDA is installed but does not import ({pycuda['problem']}); reinstall it with `pip install --no-cache-dir "
+            "--force-reinstall --no-deps pycuda`."
+        )
+    if nvcc and nvcc["version"] and gpu["driver_cuda"] and _numbers(nvcc["version"]) > _numbers(gpu["driver_cuda"]):
+        advice.append(
+            f"nvcc is of CUDA {nvcc['version']} but the driver runs at most CUDA {gpu['driver_cuda']}; "
+            "update the driver or install an older toolkit."
+        )
+    return advice
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(n) for n in version.split("."))
+
+
+def as_text(report: dict[str, Any]) -> str:
+    compiler, cpu, gpu, display, cache = (report[k] for k in ("compiler", "cpu", "gpu", "display", "cache"))
+    rows = [
+        (
+            "Compiler",
+            f"{compiler['name']} {compiler['version'] or ''} ({compiler['path']})" if compiler else "none found",
+        ),
+        ("CPU", f"{cpu['model']}, {cpu['cores']} cores usable, {' '.join(cpu['features']) or 'features unknown'}"),
+        (
+            "GPU",
+            "; ".join(f"{d['name']}, {d['memory']}, driver {d['driver']}" for d in gpu["devices"])
+            or "no NVIDIA GPU found",
+        ),
+        (
+            "CUDA",
+            ", ".join(
+                filter(
+                    None,
+                    [
+                        gpu["driver_cuda"] and f"driver up to {gpu['driver_cuda']}",
+                        gpu["nvcc"] and f"nvcc {gpu['nvcc']['version']} ({gpu['nvcc']['path']})",
+                        gpu["pycuda"] and f"PyCUDA {gpu['pycuda']['version']}",
+                    ],
+                )
+            )
+            or "no driver, toolkit or PyCUDA found",
+        ),
+        (
+            "Display",
+            "no window can open (see below)" if display["problem"] else f"{display['name'] or 'desktop'}, OpenGL found",
+        ),
+        ("Cache", f"{cache['path']} ({cache['files']} files, {cache['bytes'] / 1e6:.1f} MB)"),
+        ("Packages", ", ".join(f"{name} {version}" for name, version in report["packages"].items())),
+        ("Will use", f"backend {report['uses']['backend']}"),
+    ]
+    lines = [f"splatscope {report['splatscope']}, Python {report['python']}, {report['platform']}", ""]
+    lines += [f"{name:<9} {text}" for name, text in rows]
+    if report["advice"]:
+        lines += ["", "To get more:", *(f"  - {sentence}" for sentence in report["advice"])]
+    return "\n".join(lines)

@@ -1,0 +1,53 @@
+"""What a command may end with: 0, 1 (our fault), 2 (the input's), 130 (Ctrl-C); never a traceback unless asked for."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+
+from app.commands.parsing import UsageError
+from app.data.scene import SceneError
+
+INTERRUPTED = 130
+
+
+def guarded(run: Callable[[], int], *, debug: bool) -> int:
+    """The exit code of run(). Every failure becomes one sentence on stderr; with `debug` its traceback comes first."""
+    try:
+        return run()
+    except KeyboardInterrupt:
+        say("stopped by Ctrl-C")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # `splatscope info X | head` closed the pipe; a second flush at exit would complain again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        code, sentence = explain(error)
+        say(sentence)
+        return code
+
+
+def explain(error: Exception) -> tuple[int, str]:
+    """(exit code, one sentence) for an exception that reached the top."""
+    if isinstance(error, (UsageError, SceneError)):
+        return 2, str(error)
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename!r}: " if error.filename is not None else ""
+        return 2, f"{where}{error.strerror.lower()}; check the path, its permissions and the free space"
+    if isinstance(error, MemoryError):
+        return (
+            2,
+            "the memory of this machine is exhausted; use smaller images (-r 2, -r 4) or fewer Gaussians",
+        )
+    text = " ".join(str(error).split())
+    return 1, f"internal error ({type(error).__name__}: {text}); run again with --debug for the traceback and report it"
+
+
+def say(sentence: str) -> None:
+    """One line on stderr, named after the program as other command-line tools do."""
+    print(f"splatscope: {sentence}", file=sys.stderr)

@@ -1,0 +1,109 @@
+"""Command lines from config dataclasses: the help of a flag is the metadata that the sliders and tooltips use too."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import sys
+from collections.abc import Sequence
+from functools import cache
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import tyro
+
+T = TypeVar("T")
+
+
+class UsageError(ValueError):
+    """The command line cannot be understood; the message is one sentence."""
+
+
+@cache
+def described(cls: type) -> type:
+    """A dataclass with the fields of `cls` whose flags carry help, unit and range from `render.config.setting`.
+
+    Nested dataclasses are described as well. Positional markers and aliases in the annotations stay.
+    """
+    hints = get_type_hints(cls, include_extras=True)
+    rows: list[tuple[str, Any, Any]] = []
+    for field in dataclasses.fields(cls):
+        kind: Any = hints[field.name]
+        if dataclasses.is_dataclass(kind):
+            kind = described(kind)  # type: ignore[arg-type]
+            rows.append((field.name, kind, dataclasses.field(default_factory=kind)))
+            continue
+        if field.metadata.get("help"):
+            kind = Annotated[kind, tyro.conf.arg(help=_help(field.metadata))]
+        if field.default in ("", False, None, ()):
+            # "(default: '')" tells nobody anything: what no value means stands in the help
+            kind = Annotated[kind, tyro.conf.arg(help_behavior_hint="")]
+        copied: dict[str, Any] = {}
+        if field.default is not dataclasses.MISSING:
+            copied["default"] = field.default
+        elif field.default_factory is not dataclasses.MISSING:
+            copied["default_factory"] = field.default_factory
+        rows.append((field.name, kind, dataclasses.field(**copied)))
+    made = dataclasses.make_dataclass(cls.__name__, rows, frozen=True)
+    made.__doc__ = cls.__doc__
+    return made
+
+
+def _help(metadata: Any) -> str:
+    unit, lo, hi = metadata.get("unit"), metadata.get("lo"), metadata.get("hi")
+    limits = (
+        f" [{lo:g} to {hi:g}{' ' + unit if unit else ''}]"
+        if lo is not None and hi is not None
+        else f" [{unit}]"
+        if unit
+        else ""
+    )
+    return metadata["help"] + limits
+
+
+def undescribed(value: Any, cls: type[T]) -> T:
+    """The `cls` that an instance of `described(cls)` stands for; its own validation runs here."""
+    hints = get_type_hints(cls)
+    given = {}
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+        item = getattr(value, field.name)
+        kind = hints[field.name]
+        given[field.name] = undescribed(item, kind) if dataclasses.is_dataclass(kind) else item  # type: ignore[arg-type]
+    return cls(**given)
+
+
+def parse(cls: type[T], argv: Sequence[str], *, prog: str, description: str) -> T:
+    """`cls` from the flags in argv.
+
+    Raises UsageError with one sentence, and SystemExit(0) after printing the help for -h or --help.
+    """
+    caught = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(caught):
+            value = tyro.cli(
+                described(cls),
+                prog=prog,
+                description=description,
+                args=list(argv),
+                config=(tyro.conf.FlagCreatePairsOff,),
+            )
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise
+        raise UsageError(f"{_first_sentence(caught.getvalue())} Run `{prog} --help` for the flags.") from None
+    sys.stderr.write(caught.getvalue())  # warnings of a parse that went well
+    return undescribed(value, cls)
+
+
+def _first_sentence(box: str) -> str:
+    """The message inside tyro's framed error, without its frame and its hints."""
+    lines = []
+    for line in box.splitlines():
+        text = line.strip().strip("│").strip()
+        if line.startswith(("╭", "╰")):
+            continue
+        if set(text) == {"─"}:
+            break
+        lines.append(text)
+    message = " ".join(lines).strip() or "the command line cannot be understood"
+    return message if message.endswith(".") else message + "."

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 from app.data.scene import PointCloud, View
 from render.types import Camera, GaussianParams
@@ -28,7 +28,7 @@ def mean_squared_distances(positions: np.ndarray) -> np.ndarray:
     neighbours = min(NEIGHBOURS, count - 1)
     if neighbours < 1:
         return np.full(count, MIN_SQUARED_DISTANCE)
-    distances, _ = cKDTree(positions).query(positions, k=neighbours + 1)
+    distances, _ = KDTree(positions).query(positions, k=neighbours + 1)
     return np.maximum((distances[:, 1:] ** 2).mean(axis=1), MIN_SQUARED_DISTANCE)
 
 
@@ -79,31 +79,35 @@ def seen_by(positions: np.ndarray, camera: Camera) -> np.ndarray:
 
 
 def random_points(cameras: Sequence[Camera], count: int, rng: np.random.Generator) -> PointCloud:
-    """Grey points, uniform in the box of the cameras around what they look at, where several cameras see them.
+    """Grey points, uniform in the box of the cameras around what they look at, in the picture of a quarter of them.
 
-    A point must be in the picture of a quarter of the cameras; where too few such places exist, e.g. when the cameras
-    look outwards, one is enough.
+    Where hardly any place is, e.g. when the cameras look outwards, the rest lie on random viewing rays, no farther from
+    their camera than twice the size of the box.
     """
     centers = np.stack([camera.center for camera in cameras])
     middle = view_axes_center(cameras)
     reach = float(np.linalg.norm(centers - middle, axis=1).max()) or 1.0
-    chosen: list[np.ndarray] = []
-    for share in (0.25, 0.0):
-        needed = max(1, math.ceil(share * len(cameras)))
-        for _ in range(16):
-            tries = middle + rng.uniform(-reach, reach, (max(4 * count, 1024), 3))
-            votes = np.zeros(len(tries), np.int32)
-            for camera in cameras:
-                votes += seen_by(tries, camera)
-            chosen.append(tries[votes >= needed])
-            if sum(map(len, chosen)) >= count:
-                break
-        if sum(map(len, chosen)) >= count:
+    needed = max(1, math.ceil(len(cameras) / 4))
+    found = np.empty((0, 3))
+    for _ in range(16):
+        tries = middle + rng.uniform(-reach, reach, (max(4 * count, 1024), 3))
+        votes = sum(seen_by(tries, camera).astype(int) for camera in cameras)
+        found = np.concatenate([found, tries[votes >= needed]])[:count]
+        if len(found) == count:
             break
-    positions = np.concatenate(chosen)[:count]
-    if len(positions) == 0:
-        positions = middle + rng.uniform(-reach, reach, (count, 3))
-    return PointCloud(positions.astype(np.float32), np.full((len(positions), 3), 128, np.uint8))
+    found = np.concatenate([found, points_on_rays(cameras, count - len(found), 2.0 * reach, rng)])
+    return PointCloud(found.astype(np.float32), np.full((count, 3), 128, np.uint8))
+
+
+def points_on_rays(cameras: Sequence[Camera], count: int, reach: float, rng: np.random.Generator) -> np.ndarray:
+    """[count,3]: each through a random pixel of a random camera, a tenth to the whole of `reach` deep."""
+    points = np.empty((count, 3))
+    for i, index in enumerate(rng.integers(0, len(cameras), count)):
+        camera = cameras[index]
+        pixel = np.array([rng.uniform(0, camera.width), rng.uniform(0, camera.height), 1.0])
+        ray = np.linalg.solve(camera.K, pixel) * rng.uniform(0.1, 1.0) * reach
+        points[i] = camera.viewmat[:3, :3].T @ (ray - camera.viewmat[:3, 3])
+    return points
 
 
 def initial_params(points: PointCloud | None, views: Sequence[View], *, sh_degree: int, init_points: int,

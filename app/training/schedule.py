@@ -12,9 +12,9 @@ REFERENCE_ITERATIONS = 30_000
 INTERVAL_POWER = 0.5
 STOP_POWER = 0.85
 RULE = ("Schedules are written for 30 000 iterations. For a run of M < 30 000, with r = M/30 000, the start of "
-        "densification and every interval (densify, opacity reset, SH degree) shrink by r^0.5, the end of densification "
-        "by r^0.85, and opacities are reset only while densification goes on, never in the last quarter of the run. "
-        "The learning rate of the means always decays over M.")
+        "densification and every interval (densify, opacity reset, SH degree) shrink by r^0.5, the end of "
+        "densification by r^0.85, and opacities are reset only while densification goes on, never in the last quarter "
+        "of the run. The learning rate of the means always decays over M.")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,58 @@
+"""When things happen, for long and for short runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from app.config import DensifyConfig, TrainConfig
+from app.training import schedule
+
+
+def test_published_schedule_at_30000_iterations():
+    found = schedule.resolve(TrainConfig())
+    assert (found.start, found.stop, found.every, found.reset_every, found.sh_every) == (500, 15000, 100, 3000, 1000)
+    assert not found.densifies(500) and found.densifies(600) and not found.densifies(650)
+    assert found.densifies(15000) and not found.densifies(15100)
+    assert [i for i in range(1, 30001) if found.resets(i)] == [3000, 6000, 9000, 12000, 15000]
+    assert [found.sh_degree(i, 3) for i in (1, 999, 1000, 2000, 3000, 30000)] == [0, 0, 1, 2, 3, 3]
+    assert schedule.resolve(TrainConfig(iterations=60000)) == replace(found, length=60000)
+
+
+@pytest.mark.parametrize("length", (300, 1000, 2000, 3000, 7000, 15000))
+def test_a_short_run_has_the_whole_schedule_in_it(length):
+    found = schedule.resolve(TrainConfig(iterations=length))
+    events = [i for i in range(1, length + 1) if found.densifies(i)]
+    resets = [i for i in range(1, length + 1) if found.resets(i)]
+    assert len(events) >= 3 and events[-1] <= 0.85 * length
+    assert all(i <= 0.75 * length for i in resets)
+    assert found.sh_degree(length, 3) == 3 or length < 1000
+    longer = schedule.resolve(TrainConfig(iterations=2 * length))
+    assert longer.start >= found.start and longer.every >= found.every and longer.stop > found.stop
+
+
+def test_schedule_iterations_sets_the_length_the_schedules_are_made_for():
+    assert schedule.resolve(TrainConfig(iterations=100, schedule_iterations=30000)) == schedule.resolve(TrainConfig())
+
+
+def test_F18_it_is_said_whether_the_window_moves_with_the_iterations():
+    moving = schedule.window_moves(TrainConfig(iterations=2000))
+    found = schedule.resolve(TrainConfig(iterations=2000))
+    assert str(found.start) in moving and str(found.stop) in moving
+    assert "does not move" in schedule.window_moves(TrainConfig(iterations=2000, schedule_iterations=30000))
+
+
+def test_means_rate_decays_exponentially_times_the_extent():
+    config = TrainConfig(iterations=1000)
+    assert schedule.means_lr(config, 0, 2.0) == pytest.approx(3.2e-4)
+    assert schedule.means_lr(config, 500, 2.0) == pytest.approx(3.2e-5)
+    assert schedule.means_lr(config, 1000, 2.0) == pytest.approx(3.2e-6)
+    assert schedule.means_lr(config, 5000, 2.0) == pytest.approx(3.2e-6)
+    rates = schedule.learning_rates(config, 1, 2.0)
+    assert rates["shN"] == pytest.approx(rates["sh0"] / 20)
+
+
+def test_zero_stop_means_no_densification():
+    found = schedule.resolve(TrainConfig(densify=DensifyConfig(stop=0)))
+    assert not any(found.densifies(i) for i in range(1, 30001))

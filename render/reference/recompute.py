@@ -132,9 +132,8 @@ def _tile_backward(rows: list[Tensor], background: Tensor, pixels: Tensor, final
     v_sigma = -mixed.raw * v_raw                                # (4)
     dx, dy = (pixels - means2d[:, None]).unbind(-1)
     a, b, c = (conics[:, i, None] for i in range(3))
-    v_means2d = torch.stack([(-v_sigma * (a * dx + b * dy)).sum(1), (-v_sigma * (b * dx + c * dy)).sum(1)], dim=-1)  # (5)
-    v_conics = torch.stack([(v_sigma * dx * dx / 2).sum(1), (v_sigma * dx * dy).sum(1), (v_sigma * dy * dy / 2).sum(1)],
-                           dim=-1)
+    v_means2d = -(v_sigma[..., None] * torch.stack([a * dx + b * dy, b * dx + c * dy], dim=-1)).sum(1)       # (5)
+    v_conics = (v_sigma[..., None] * torch.stack([dx * dx / 2, dx * dy, dy * dy / 2], dim=-1)).sum(1)
     v_opacities = (v_raw * torch.exp(-mixed.sigmas)).sum(1)
     # (1): [n,P,1] * [1,P,3], summed over the pixels.
     v_colors = (weights.unsqueeze(-1) * v_image.unsqueeze(0)).sum(dim=1)

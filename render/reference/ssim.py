@@ -30,7 +30,6 @@ def blur(images: Tensor) -> Tensor:
 
 def ssim_map(image: Tensor, target: Tensor) -> Tensor:
     """[H,W,3] SSIM of each pixel and channel; image, target [H,W,3] in [0,1]."""
-    check(image=(image, "H W 3"), target=(target, "H W 3"))
     x, y = (t.permute(2, 0, 1).unsqueeze(1) for t in (image, target))
     mean_x, mean_y, xx, yy, xy = blur(torch.cat([x, y, x * x, y * y, x * y])).split(3)
     var_x, var_y, cov = xx - mean_x**2, yy - mean_y**2, xy - mean_x * mean_y
@@ -49,8 +48,9 @@ def photometric_loss(image: Tensor, target: Tensor, *, kind: str = "l1_ssim", la
     """(loss, terms): loss = (1 - lambda) L1 + lambda (1 - SSIM) for "l1_ssim", the mean squared error for "mse".
 
     image, target [H,W,3] in [0,1]. terms [3] = (l1, mse, ssim), for display, without gradient.
-    Raises ValueError for another kind.
+    Raises ValueError for another kind or another size.
     """
+    check(image=(image, "H W 3"), target=(target, "H W 3"))
     l1 = (image - target).abs().mean()
     mse = ((image - target) ** 2).mean()
     similarity = ssim(image, target)

@@ -205,8 +205,8 @@ def advise(report: dict[str, Any]) -> list[str]:
         )
     if pycuda and pycuda["problem"]:
         advice.append(
-            f"PyCUDA is installed but does not import ({pycuda['problem']}); reinstall it with `pip install --no-cache-dir "
-            "--force-reinstall --no-deps pycuda`."
+            f"PyCUDA is installed but does not import ({pycuda['problem']}); reinstall it with "
+            "`pip install --no-cache-dir --force-reinstall --no-deps pycuda`."
         )
     if nvcc and nvcc["version"] and gpu["driver_cuda"] and _numbers(nvcc["version"]) > _numbers(gpu["driver_cuda"]):
         advice.append(

@@ -1,0 +1,143 @@
+"""What each command of the window does to the engine. A new command is a function here and a line in HANDLERS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from app import messages as m
+from app.engine import work
+from app.engine.options import OptionError, flatten, is_live, with_option
+
+if TYPE_CHECKING:
+    from app.engine.loop import Engine
+
+
+def handle(engine: Engine, command: m.Command) -> None:
+    """Carry out one command. Raises TypeError for a command that nobody knows."""
+    handler = HANDLERS.get(type(command))
+    if handler is None:
+        raise TypeError(f"unknown command {command!r}")
+    handler(engine, command)
+
+
+def open_scene(engine: Engine, command: m.OpenScene) -> None:
+    engine.jobs.cancel_named(work.OPENING, work.EVALUATING, work.RESETTING)
+    engine.running, engine.steps_left = command.play, None
+    engine.jobs.add(work.open_path(engine, command.path))
+
+
+def _may_train(engine: Engine) -> bool:
+    """Whether there is, or soon will be, something to train; says why not."""
+    if engine.jobs.has(work.OPENING):
+        return True
+    model = engine.model
+    if model is None:
+        engine.notice("There is nothing to train yet; open a scene first.", "warning")
+    elif model.trainer is None:
+        engine.notice("A PLY has no photographs to train with; open a scene folder instead.", "warning")
+    elif model.trainer.iteration >= model.trainer.config.iterations:
+        done = model.trainer.config.iterations
+        engine.notice(f"All {done:,} iterations are done; raise iterations or reset.", "warning")
+    else:
+        engine.failed = False
+        return True
+    return False
+
+
+def play(engine: Engine, command: m.Play) -> None:
+    if _may_train(engine):
+        engine.running, engine.steps_left = True, None
+
+
+def pause(engine: Engine, command: m.Pause) -> None:
+    engine.running, engine.steps_left = False, None
+
+
+def step(engine: Engine, command: m.Step) -> None:
+    if command.count < 1:
+        engine.notice(f"step count is {command.count}; it must be at least 1.", "error")
+    elif _may_train(engine):
+        engine.running, engine.steps_left = True, command.count
+
+
+def reset(engine: Engine, command: m.Reset) -> None:
+    if engine.model is None or engine.model.trainer is None:
+        engine.notice("There is no run to reset; open a scene folder first.", "warning")
+    elif not engine.jobs.has(work.RESETTING):
+        engine.jobs.cancel_named(work.EVALUATING)
+        engine.jobs.add(work.reset(engine))
+
+
+def set_option(engine: Engine, command: m.SetOption) -> None:
+    trainer = engine.model.trainer if engine.model is not None else None
+    try:
+        changed = with_option(engine.config, command.name, command.value)
+    except OptionError as error:
+        engine.notice(f"{error}.", "error")
+    else:
+        if changed != engine.config:
+            _apply(engine, command.name, changed, trainer)
+    # In any case, so that a slider which asked for too much returns to what holds.
+    engine.emit(m.ConfigChanged(flatten(engine.config)))
+
+
+def _apply(engine: Engine, path: str, changed: Any, trainer: Any) -> None:
+    engine.config = changed
+    if trainer is not None and is_live(path):
+        trainer.set_option(path, flatten(changed)[path])
+        engine.say_notices()
+    elif trainer is not None:
+        engine.notice(f"{path} acts when the run is reset.")
+    if engine.model is not None:
+        engine.model.fixed_config = changed
+        engine.model.moved()
+
+
+def set_backend(engine: Engine, command: m.SetBackend) -> None:
+    engine.jobs.add(work.switch_backend(engine, command.name))
+
+
+def evaluate(engine: Engine, command: m.Evaluate) -> None:
+    if engine.model is None or engine.model.scene is None:
+        engine.notice("There is nothing to evaluate; open a scene folder first.", "warning")
+    elif not engine.jobs.has(work.EVALUATING):
+        engine.jobs.add(work.evaluate(engine, asked=True))
+
+
+def save_ply(engine: Engine, command: m.SavePly) -> None:
+    if engine.model is None:
+        engine.notice("There is nothing to save; open a scene first.", "warning")
+    else:
+        engine.jobs.add(work.save_ply(engine, command.path))
+
+
+def cancel_job(engine: Engine, command: m.CancelJob) -> None:
+    if engine.jobs.current is not None and engine.jobs.current.name == work.PREPARING:
+        engine.notice("Nothing can run without the renderer; it goes on loading.", "warning")
+    else:
+        engine.jobs.cancel()
+
+
+def select(engine: Engine, command: m.Select) -> None:
+    engine.selected_uid = None
+    if engine.model is None:
+        return
+    if command.uid is not None:
+        engine.selected_uid = command.uid
+    elif command.camera is not None:
+        from app.engine.selection import pick
+
+        engine.selected_uid = pick(engine.model, command.camera, command.x, command.y)
+    engine.publisher.selection_changed()
+
+
+def shutdown(engine: Engine, command: m.Shutdown) -> None:
+    engine.stop()
+
+
+HANDLERS: dict[type[m.Command], Callable[[Engine, Any], None]] = {
+    m.OpenScene: open_scene, m.Play: play, m.Pause: pause, m.Step: step, m.Reset: reset, m.SetOption: set_option,
+    m.SetBackend: set_backend, m.Evaluate: evaluate, m.SavePly: save_ply, m.CancelJob: cancel_job, m.Select: select,
+    m.Shutdown: shutdown,
+}

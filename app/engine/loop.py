@@ -1,0 +1,275 @@
+"""The one thread that touches tensors: drain commands, advance jobs, take a step, draw the view, publish, rest.
+
+Torch is imported on this side only, by the first job, so that a window can open while it loads.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from app.config import TrainConfig
+from app.engine import commands, work
+from app.engine.background import Background, Report
+from app.engine.history import History, Smoothed
+from app.engine.jobs import Jobs
+from app.engine.pacing import Pace
+from app.engine.publish import Publisher
+from app.engine.settings import EngineSettings
+from app.engine.view import Viewer
+from app.mailbox import Fifo, Latest
+from app.messages import Command, EngineFailed, Event, Notice, Snapshot, ViewRequest
+
+if TYPE_CHECKING:
+    from app.engine.model import Model
+
+JOIN_SECONDS = 30.0
+"""How long close() waits for a step that runs; a step on the reference renderer may take seconds."""
+
+
+class Engine:
+    """Owns the model and its thread. The window talks to the four mailboxes only.
+
+    `commands` and `events` are FIFOs that lose nothing; `view_requests` and `snapshots` keep the newest value.
+    """
+
+    def __init__(self, config: TrainConfig | None = None, settings: EngineSettings | None = None) -> None:
+        self.signal = threading.Event()
+        self.commands: Fifo[Command] = Fifo(self.signal)
+        self.view_requests: Latest[ViewRequest] = Latest(self.signal)
+        self.events: Fifo[Event] = Fifo()
+        self.snapshots: Latest[Snapshot] = Latest()
+
+        self.settings = settings or EngineSettings()
+        self.config = config or TrainConfig()    # what the next run starts with
+        self.backend = self.settings.backend     # resolved by the first job
+        self.model: Model | None = None
+        self.running = False
+        self.steps_left: int | None = None       # of a Step command; None = no limit
+        self.failed = False
+        self.stopping = threading.Event()
+        self.clock: Callable[[], float] = time.monotonic
+
+        self.jobs = Jobs(self.emit, self.job_failed)
+        self.pace = Pace()
+        self.viewer = Viewer(self)
+        self.publisher = Publisher(self)
+        self.backgrounds: list[Background] = []
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._threads_in_use = 0
+        self.start_over()
+
+    def start_over(self) -> None:
+        """Forget what the run so far left behind: curves, timings, the selection."""
+        self.history = History()
+        self.stage_ms = Smoothed()
+        self.seconds = 0.0                       # spent in steps
+        self.view_name = ""
+        self.last_loss = self.last_psnr = float("nan")
+        self.selected_uid: int | None = None
+        self.last_evaluation = work.LastEvaluation()
+
+    # ------------------------------------------------------------------ from other threads
+
+    def start(self) -> Engine:
+        self._thread.start()
+        return self
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Ask the thread to end after what it is doing now. Returns at once."""
+        self.stopping.set()
+        self.signal.set()
+
+    def close(self, timeout: float = JOIN_SECONDS) -> bool:
+        """stop() and wait for the thread to end; False when it has not ended within `timeout` seconds (G14)."""
+        self.stop()
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def join_helpers(self, timeout: float = JOIN_SECONDS) -> None:
+        """Wait for helper threads (loading, compiling) that were told to stop, so that the process can end cleanly."""
+        deadline = time.monotonic() + timeout
+        for background in self.backgrounds:
+            background.join(max(0.0, deadline - time.monotonic()))
+
+    # ------------------------------------------------------------------ said to the user
+
+    def emit(self, event: Event) -> None:
+        self.events.put(event)
+        self.publisher.dirty = True
+
+    def notice(self, text: str, level: Any = "info", *, aloud: bool = False) -> None:
+        """One sentence in the window; `aloud` on stderr as well."""
+        self.emit(Notice(text, level))
+        if aloud:
+            print(f"splatscope: {text}", file=sys.stderr, flush=True)
+
+    def fail(self, doing: str, error: BaseException) -> None:
+        """An exception nobody expected: the user gets to read it, and the run pauses."""
+        self.running, self.steps_left, self.failed = False, None, True
+        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        summary = f"{doing} failed: {type(error).__name__}: {error}"
+        print(f"splatscope: {summary}", file=sys.stderr, flush=True)
+        if self.settings.debug:
+            print(text, file=sys.stderr, flush=True)
+        self.emit(EngineFailed(summary, text))
+
+    def job_failed(self, name: str, error: BaseException) -> None:
+        if isinstance(error, (ValueError, OSError)) and not self.settings.debug:
+            # SceneError, a full disk, a bad option: the message is already a sentence for the user
+            self.notice(str(error), "error")
+        else:
+            self.fail(name, error)
+
+    # ------------------------------------------------------------------ the thread
+
+    def _run(self) -> None:
+        self.jobs.add(work.prepare(self))
+        try:
+            while not self.stopping.is_set():
+                self.turn()
+                self._rest()
+        finally:
+            self.jobs.cancel_all()
+            for background in self.backgrounds:
+                background.cancel()
+
+    def turn(self) -> None:
+        """One round. Nothing in it waits, and what it does not finish it takes up in the next round."""
+        self.signal.clear()   # before reading: what arrives from here on ends the next rest
+        for command in self.commands.drain():
+            try:
+                commands.handle(self, command)
+            except Exception as error:  # noqa: BLE001 - shown to the user
+                self.fail(type(command).__name__, error)
+            self.publisher.dirty = True
+            if self.stopping.is_set():
+                return
+        self.viewer.poll()
+        self.share_threads()
+        self.jobs.advance(self.clock)
+        due = self.viewer.due()
+        if due is not None and due <= self.clock():
+            try:
+                self.viewer.draw()
+            except Exception as error:  # noqa: BLE001 - shown to the user
+                self.fail("Drawing the view", error)
+        self.publisher.publish_if_due()
+        if self.step_allowed():
+            self.step()
+
+    def _rest(self) -> None:
+        """Sleep until a command, a view request, news of a helper thread or the next due time, unless there is work."""
+        if self.stopping.is_set() or self.step_allowed() or (self.jobs.current and not self.jobs.waiting):
+            return
+        due = [t for t in (self.viewer.due(), self.publisher.due()) if t is not None]
+        timeout = max(0.0, min(due) - self.clock()) if due else None
+        if timeout != 0.0:
+            self.signal.wait(timeout)
+
+    # ------------------------------------------------------------------ training
+
+    @property
+    def training(self) -> bool:
+        """Whether the model is on its way, also while a job holds it up for a moment."""
+        model = self.model
+        return bool(self.running and model is not None and model.trainer is not None
+                    and model.iteration < model.options.iterations)
+
+    @property
+    def wants_steps(self) -> bool:
+        """Whether training would take a step if it got the time."""
+        return self.training and not self.jobs.exclusive
+
+    @property
+    def state(self) -> str:
+        if self.jobs.has(work.OPENING) or (self.model is None and self.jobs.has(work.PREPARING)):
+            return "loading"
+        if self.failed:
+            return "failed"
+        if self.model is None:
+            return "empty"
+        trainer = self.model.trainer
+        if trainer is not None and trainer.iteration >= trainer.config.iterations:
+            return "finished"
+        return "running" if self.running else "paused"
+
+    def step_allowed(self) -> bool:
+        return self.wants_steps and self.pace.step_allowed(
+            self.clock(), moving=self.viewer.moving, view_due=self.viewer.due())
+
+    def step(self) -> None:
+        """One training step; whatever goes wrong in it pauses the run."""
+        from app.training.trainer import TrainingStopped
+
+        assert self.model is not None and self.model.trainer is not None
+        trainer = self.model.trainer
+        begun = self.clock()
+        try:
+            report = trainer.step()
+        except TrainingStopped as error:
+            self.running, self.steps_left = False, None
+            self.notice(str(error), "error", aloud=True)
+            return
+        except Exception as error:  # noqa: BLE001 - shown to the user
+            self.fail(f"Training step {trainer.iteration + 1}", error)
+            return
+        finally:
+            self.say_notices()
+            self.model.moved()
+        self._stepped(report, self.clock() - begun)
+
+    def _stepped(self, report: Any, seconds: float) -> None:
+        self.pace.stepped(seconds)
+        self.seconds += seconds
+        self.stage_ms.add(**report.stage_ms)
+        self.view_name, self.last_loss, self.last_psnr = report.view_name, report.loss, report.psnr
+        self.history.add(report.iteration, loss=report.loss, train_psnr=report.psnr, count=report.gaussians)
+        self.publisher.stepped()
+        if report.densified is not None:
+            self.emit(report.densified)
+        if self.steps_left is not None:
+            self.steps_left -= 1
+            if self.steps_left <= 0:
+                self.running, self.steps_left = False, None
+                self.publisher.dirty = True
+        if not self.training and self.running:
+            self.running, self.steps_left = False, None
+            self.notice(f"Training has reached iteration {report.iteration:,}.")
+            self.jobs.add(work.evaluate(self))
+        elif self.running and self.steps_left is None and work.evaluation_due(self):
+            self.jobs.add(work.evaluate(self))
+
+    def say_notices(self) -> None:
+        """Pass on what the trainer wants the user to know."""
+        trainer = self.model.trainer if self.model is not None else None
+        while trainer is not None and trainer.notices:
+            self.notice(trainer.notices.popleft())
+
+    def share_threads(self) -> None:
+        """While the user drags, one core is the window's; else training may use them all."""
+        threads = max(1, self.settings.threads - 1) if self.viewer.moving else self.settings.threads
+        if threads != self._threads_in_use and not self.jobs.has(work.PREPARING):
+            work.set_threads(threads)
+            self._threads_in_use = threads
+            self.publisher.dirty = True
+
+    @property
+    def threads_in_use(self) -> int:
+        return self._threads_in_use
+
+    def background(self, task: Callable[[Report], Any], name: str) -> Background:
+        """Start `task(report)` in a helper thread whose news wake this one up."""
+        self.backgrounds = [b for b in self.backgrounds if not b.done.is_set()]
+        helper = Background(task, self.signal.set, name)
+        self.backgrounds.append(helper)
+        return helper

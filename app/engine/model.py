@@ -1,0 +1,91 @@
+"""What is on show: the Gaussians of a trainer, or of a PLY that is only looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from app.config import TrainConfig
+from app.data.scene import Scene
+from render.config import RasterConfig
+from render.pipeline import render
+from render.stages.activate import activate
+from render.types import Camera, Gaussians, RenderOutput
+
+if TYPE_CHECKING:
+    from app.training.trainer import Trainer
+    from render.types import GaussianParams
+
+
+@dataclass
+class Model:
+    """Gaussians and everything needed to draw them. With a trainer it follows the trainer's parameters and options."""
+
+    path: str
+    trainer: Trainer | None = None
+    scene: Scene | None = None
+    fixed_params: GaussianParams | None = None          # the rest is for a model without a trainer
+    fixed_config: TrainConfig = field(default_factory=TrainConfig)
+    fixed_backend: str = ""
+    version: int = 0                                    # moves when anything that a picture depends on moves
+    intersection_bytes: int = 0                         # of the picture drawn last
+    _activated: Gaussians | None = None
+
+    @property
+    def params(self) -> GaussianParams:
+        if self.trainer is not None:
+            return self.trainer.params
+        assert self.fixed_params is not None
+        return self.fixed_params
+
+    @property
+    def backend(self) -> str:
+        return self.trainer.backend if self.trainer is not None else self.fixed_backend
+
+    @property
+    def options(self) -> TrainConfig:
+        return self.trainer.config if self.trainer is not None else self.fixed_config
+
+    @property
+    def iteration(self) -> int:
+        return self.trainer.iteration if self.trainer is not None else 0
+
+    @property
+    def sh_degree(self) -> int:
+        """The degree in use; while training it rises to the configured one."""
+        if self.trainer is not None:
+            return self.trainer.sh_degree
+        return round((self.params.shN.shape[1] + 1) ** 0.5) - 1
+
+    @property
+    def background(self) -> torch.Tensor:
+        """[3] the colour behind everything, the one that training uses."""
+        return torch.full((3,), 1.0 if self.options.white_background else 0.0, device=self.params.means.device)
+
+    def moved(self) -> None:
+        """Parameters or options changed: pictures and activations of before no longer hold."""
+        self.version += 1
+        self._activated = None
+
+    def gaussians(self) -> Gaussians:
+        """Activated Gaussians of the current parameters, detached."""
+        if self._activated is None:
+            with torch.no_grad():
+                trainer = self.trainer
+                self._activated = trainer.gaussians() if trainer is not None else activate(self.params, self.backend)
+        return self._activated
+
+    def render(self, camera: Camera, *, raster: RasterConfig | None = None, background: torch.Tensor | None = None,
+               colors: torch.Tensor | None = None, depth: bool = False, **replaced: Any) -> RenderOutput:
+        """One picture under no_grad. `replaced` exchanges activated fields, e.g. opacities= or scales=, each [N...]."""
+        gaussians = replace(self.gaussians(), **replaced) if replaced else self.gaussians()
+        with torch.no_grad():
+            output = render(gaussians, camera, raster or self.options.raster,
+                            background=self.background if background is None else background,
+                            sh_degree=self.sh_degree, backend=self.backend, depth=depth, colors=colors)
+        bins = output.bins
+        self.intersection_bytes = sum(t.numel() * t.element_size() for t in (
+            bins.tile_offsets, bins.flatten_ids, bins.emit_ids, bins.emit_offsets) if t is not None)
+        return output

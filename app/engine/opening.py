@@ -1,0 +1,169 @@
+"""From a path to a model: a scene folder gets a trainer, a PLY or a finished run is only looked at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from app.data.gaussians import GaussianArrays, LoadedGaussians, read_gaussians, write_gaussians
+from app.data.orient import scene_center, scene_extent, scene_up
+from app.data.scene import Scene, SceneError, View
+from app.engine.background import Report
+from app.engine.jobs import Work
+from app.messages import SceneOpened, ViewInfo
+
+if TYPE_CHECKING:
+    from app.engine.loop import Engine
+    from app.engine.model import Model
+    from render.types import GaussianParams
+
+PREFETCH_BYTES = 1 << 30
+"""Photographs are decoded ahead of training up to this many bytes of pixels."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What reading a path gave; one of the two."""
+
+    path: str
+    scene: Scene | None = None
+    gaussians: LoadedGaussians | None = None
+
+
+def read_path(path: str, open_scene: Callable[[Report], Scene], report: Report) -> Opened:
+    """Read a scene folder, a PLY, or the last PLY of a run folder. Raises SceneError. Runs in a helper thread."""
+    report(0.0, f"opening {path}")
+    where = Path(path).expanduser()
+    if not where.exists():
+        raise SceneError(f"{path} does not exist; name a scene folder or a Gaussian PLY")
+    ply = where if where.is_file() and where.suffix.lower() != ".json" else last_ply(where)
+    if ply is not None:
+        return Opened(str(ply), gaussians=read_gaussians(ply))
+    return Opened(str(where), scene=open_scene(report))
+
+
+def last_ply(folder: Path) -> Path | None:
+    """The PLY of the highest iteration in a run folder (point_cloud/iteration_N/point_cloud.ply), if it is one."""
+    def iteration(path: Path) -> int:
+        found = re.fullmatch(r"iteration_(\d+)", path.parent.name)
+        return int(found[1]) if found else -1
+
+    runs = folder.glob("point_cloud/iteration_*/point_cloud.ply") if folder.is_dir() else ()
+    return max(runs, key=iteration, default=None)
+
+
+def open_work(engine: Engine, path: str) -> Work:
+    """The job behind OpenScene. The old model stays until the new one is complete."""
+    settings = engine.settings
+    done = False
+
+    def read(report: Report) -> Opened:
+        return read_path(path, lambda progress: settings.open_scene(
+            path, resolution=settings.resolution, long_side=settings.long_side, eval_every=settings.eval_every,
+            progress=progress), report)
+
+    try:
+        opened = yield from engine.background(read, "open").wait((0.0, 0.8))
+        yield 0.8, "placing Gaussians"
+        install(engine, opened)
+        done = True
+    finally:
+        if not done:   # refused or cancelled: the old model, if there is one, stands still until the user plays it
+            engine.running, engine.steps_left = False, None
+    if opened.scene is not None:
+        views = opened.scene.train + opened.scene.test
+        engine.background(lambda report: prefetch(views, report), "decode")
+
+
+def install(engine: Engine, opened: Opened) -> None:
+    """Make what was read the engine's model and tell the window."""
+    from app.engine.model import Model
+
+    if opened.scene is not None:
+        trainer = engine.settings.make_trainer(opened.scene, engine.config, backend=engine.backend)
+        model = Model(opened.path, trainer, opened.scene)
+    else:
+        assert opened.gaussians is not None
+        model = Model(opened.path, fixed_params=to_params(opened.gaussians.gaussians), fixed_config=engine.config,
+                      fixed_backend=engine.backend)
+        engine.running, engine.steps_left = False, None
+    engine.model = model
+    engine.failed = False
+    engine.start_over()
+    engine.viewer.forget()
+    engine.publisher.start_over()
+    engine.emit(describe(model, opened))
+    engine.say_notices()
+
+
+def describe(model: Model, opened: Opened) -> SceneOpened:
+    from app.engine.view_modes import STILL_QUANTITIES
+    from app.training.probes import quantities
+
+    scene = opened.scene
+    if scene is None:
+        assert opened.gaussians is not None
+        center, extent = _middle(opened.gaussians.gaussians.means)
+        # Reconstructions mostly keep the first camera's axes, and its y points down.
+        return SceneOpened(opened.path, "ply", (), np.array([0.0, -1.0, 0.0]), center, extent,
+                           opened.gaussians.notices, trainable=False,
+                           quantities=tuple(q for q in quantities() if q.name in STILL_QUANTITIES))
+    views = tuple(ViewInfo(view.name, view.camera, view.split) for view in scene.views)
+    extent = model.trainer.extent if model.trainer is not None else scene_extent(scene.views)
+    return SceneOpened(opened.path, scene.kind, views, scene_up(scene.views), scene_center(scene.views), float(extent),
+                       tuple(scene.warnings), True, quantities())
+
+
+def _middle(means: np.ndarray) -> tuple[np.ndarray, float]:
+    """(median centre [3], radius that holds 90 % of the Gaussians): far outliers do not move the first view."""
+    if len(means) == 0:
+        return np.zeros(3), 1.0
+    center = np.median(means, axis=0).astype(np.float64)
+    return center, float(np.quantile(np.linalg.norm(means - center, axis=1), 0.9)) or 1.0
+
+
+def prefetch(views: Sequence[View], report: Report) -> None:
+    """Decode photographs before a step has to wait for one. What cannot be decoded is left to the step to say."""
+    held = 0
+    for index, view in enumerate(views):
+        report(index / len(views), "")   # ends here when the engine closes
+        held += view.camera.width * view.camera.height * 3
+        if held > PREFETCH_BYTES:
+            return
+        try:
+            view.load()
+        except (SceneError, OSError):
+            continue
+
+
+def to_params(arrays: GaussianArrays) -> GaussianParams:
+    """Tensors of what a file held; uids count the rows."""
+    import torch
+
+    from render.types import GaussianParams
+
+    if len(arrays) == 0:
+        raise SceneError("the file holds no Gaussian; choose another one")
+    tensors = {f.name: torch.from_numpy(np.ascontiguousarray(getattr(arrays, f.name), np.float32))
+               for f in fields(arrays)}
+    return GaussianParams(**tensors, uids=torch.arange(len(arrays), dtype=torch.int64))
+
+
+def to_arrays(params: GaussianParams) -> GaussianArrays:
+    """A copy of the parameters that training does not change any more."""
+    return GaussianArrays(**{name: np.array(tensor.detach().cpu().numpy())
+                             for name, tensor in params.trained().items()})
+
+
+def write_arrays(path: str, arrays: GaussianArrays) -> Any:
+    """Write the PLY; a sentence about Gaussians that were left out, or ''. Runs in a helper thread."""
+    where = Path(path).expanduser()
+    if where.is_dir():
+        raise SceneError(f"{path} is a folder; name a file that ends in .ply")
+    dropped = write_gaussians(where, arrays)
+    return f"{dropped:,} Gaussians whose values are not finite were left out." if dropped else ""

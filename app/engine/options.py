@@ -1,0 +1,89 @@
+"""Configuration fields by path: "iterations", "densify.absgrad", "raster.alpha_max"."""
+
+from __future__ import annotations
+
+import types
+import typing
+from dataclasses import Field, fields, is_dataclass, replace
+from typing import Any
+
+from app.config import TrainConfig
+
+
+class OptionError(ValueError):
+    """The option or its value cannot be used; one sentence for the user."""
+
+
+def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
+    """Every field of a configuration dataclass by its path."""
+    values: dict[str, Any] = {}
+    for f in fields(config):
+        value = getattr(config, f.name)
+        if is_dataclass(value):
+            values.update(flatten(value, f"{prefix}{f.name}."))
+        else:
+            values[prefix + f.name] = value
+    return values
+
+
+def find_field(path: str) -> tuple[type, Field]:
+    """(owning dataclass, field) of a path. Raises OptionError for a path that names no single field of TrainConfig."""
+    owner: type = TrainConfig
+    *groups, last = path.split(".")
+    for group in groups:
+        owner = typing.get_type_hints(owner).get(group, object)
+        if not is_dataclass(owner):
+            raise OptionError(f"there is no option {path!r}; {group!r} is not a group of options")
+    named = {f.name: f for f in fields(owner)}
+    if last not in named or is_dataclass(typing.get_type_hints(owner)[last]):
+        raise OptionError(f"there is no option {path!r}; choose one of {', '.join(named)}")
+    return owner, named[last]
+
+
+def is_live(path: str) -> bool:
+    """Whether a change acts in the next step (otherwise at the next reset)."""
+    return bool(find_field(path)[1].metadata.get("live", True))
+
+
+def coerce(path: str, value: Any) -> Any:
+    """`value` as the type of the field. Raises OptionError when it does not fit type, choices or a one-sided sense."""
+    owner, f = find_field(path)
+    kind = typing.get_type_hints(owner)[f.name]
+    choices = f.metadata.get("choices") or ()
+    if choices:
+        if value not in choices:
+            raise OptionError(f"{path} is {value!r}; choose one of {', '.join(map(str, choices))}")
+        return value
+    if isinstance(kind, types.UnionType):
+        return value
+    if kind is bool:
+        if not isinstance(value, (bool, int)) or value not in (0, 1):
+            raise OptionError(f"{path} is {value!r}; it must be true or false")
+        return bool(value)
+    if kind in (int, float):
+        try:
+            number = kind(value)
+        except (TypeError, ValueError, OverflowError):
+            raise OptionError(f"{path} is {value!r}; it must be a number") from None
+        lo = f.metadata.get("lo")
+        if number != number or number in (float("inf"), float("-inf")) or (lo is not None and lo >= 0 and number < 0):
+            raise OptionError(f"{path} is {value!r}; it must be a finite number{'' if lo is None else f' >= {lo:g}'}")
+        if kind is int and lo is not None and number < lo:
+            raise OptionError(f"{path} is {value!r}; it must be at least {lo:g}")
+        return number
+    return value
+
+
+def with_option(config: TrainConfig, path: str, value: Any) -> TrainConfig:
+    """A copy of `config` with one field changed. Raises OptionError, one sentence, where that cannot be."""
+    value = coerce(path, value)
+    words = path.split(".")
+    try:
+        if len(words) == 1:
+            return replace(config, **{words[0]: value})
+        group = getattr(config, words[0])
+        return replace(config, **{words[0]: replace(group, **{words[1]: value})})
+    except OptionError:
+        raise
+    except ValueError as error:
+        raise OptionError(str(error)) from None

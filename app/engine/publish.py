@@ -1,0 +1,187 @@
+"""What the window gets to see: one Snapshot at a time, never more often than it can be drawn."""
+
+from __future__ import annotations
+
+import platform
+from collections import deque
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.messages import Curve, GaussianReport, Histogram, Snapshot
+
+if TYPE_CHECKING:
+    from app.engine.loop import Engine
+    from app.engine.model import Model
+
+INTERVAL = 1.0 / 60.0
+"""Seconds between two snapshots, at least."""
+STEP_INTERVAL = 1.0 / 15.0
+"""The same where only the step counter moved."""
+CURVE_INTERVAL = 0.2
+PANEL_INTERVAL = 0.25
+"""For histogram, memory and the rate."""
+RATE_SECONDS = 2.0
+"""The rate is that of the steps of so many seconds."""
+
+
+class Publisher:
+    """Keeps the costly parts of the snapshot and renews each at its own pace."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.dirty = True                    # something changed that the user waits for
+        self._moved = False                  # a step was taken
+        self._last = -1e9
+        self._curves: dict[str, Curve] = {}
+        self._curves_at = self._panel_at = -1e9
+        self._curves_stale = False
+        self._histogram: Histogram | None = None
+        self._memory: dict[str, int] = {}
+        self._report: GaussianReport | None = None
+        self._report_of: tuple | None = None
+        self._steps: deque[float] = deque(maxlen=4096)
+
+    # ------------------------------------------------------------------ told by the engine
+
+    def stepped(self) -> None:
+        self._moved = self._curves_stale = True
+        self._steps.append(self._engine.clock())
+
+    def frame_ready(self) -> None:
+        self.dirty = True
+
+    def curves_changed(self) -> None:
+        self._curves_stale = self.dirty = True
+
+    def selection_changed(self) -> None:
+        self._report_of = None
+        self.dirty = True
+
+    def start_over(self) -> None:
+        """Another run: nothing of the old one is shown on."""
+        self._curves, self._histogram, self._memory, self._report = {}, None, {}, None
+        self._report_of = None
+        self._steps.clear()
+        self._curves_at = self._panel_at = -1e9
+        self._curves_stale = self.dirty = True
+
+    # ------------------------------------------------------------------ publishing
+
+    def due(self) -> float | None:
+        """When the next snapshot should go out; None when nothing changed."""
+        if self.dirty:
+            return self._last + INTERVAL
+        return self._last + STEP_INTERVAL if self._moved else None
+
+    def publish_if_due(self) -> None:
+        due = self.due()
+        if due is not None and due <= self._engine.clock():
+            self.publish()
+
+    def publish(self) -> None:
+        engine = self._engine
+        self._last = engine.clock()
+        self.dirty = self._moved = False
+        if not engine.training:
+            self._steps.clear()
+        try:
+            snapshot = self._snapshot()
+        except Exception as error:  # noqa: BLE001 - shown to the user; the next snapshot goes without what failed
+            engine.selected_uid = None
+            engine.fail("Describing the run", error)
+            snapshot = Snapshot(state="failed", iterations=engine.config.iterations, backend=engine.backend)
+        engine.snapshots.put(snapshot)
+
+    def _snapshot(self) -> Snapshot:
+        engine, model = self._engine, self._engine.model
+        base = Snapshot(state=engine.state, iterations=engine.config.iterations, backend=engine.backend,  # type: ignore
+                        device=device_name(engine.backend), threads=engine.threads_in_use, job=engine.jobs.progress)
+        if model is None:
+            return base
+        self._renew_panels(model)
+        trainer = model.trainer
+        return replace(
+            base, iteration=model.iteration, iterations=model.options.iterations, loss=engine.last_loss,
+            psnr=engine.last_psnr, gaussians=len(model.params), cap=trainer.cap if trainer is not None else 0,
+            sh_degree=model.sh_degree, steps_per_second=self.rate(), backend=model.backend,
+            device=device_name(model.backend), frame=engine.viewer.frame, curves=self._curves,
+            histogram=self._histogram, stage_ms=dict(engine.stage_ms.values), memory=self._memory,
+            selected=self._selected(model), seconds=engine.seconds, view_name=engine.view_name,
+            densify_window=(trainer.schedule.start, trainer.schedule.stop) if trainer is not None else (0, 0))
+
+    def rate(self) -> float:
+        """Steps per second of the last RATE_SECONDS, or of the last few steps where they are slower."""
+        steps, now = self._steps, self._engine.clock()
+        while len(steps) > 4 and steps[0] < now - RATE_SECONDS:
+            steps.popleft()
+        return (len(steps) - 1) / (steps[-1] - steps[0]) if len(steps) > 1 and steps[-1] > steps[0] else 0.0
+
+    def _renew_panels(self, model: Model) -> None:
+        engine, now, still = self._engine, self._last, not self._engine.training
+        if self._curves_stale and (still or now >= self._curves_at + CURVE_INTERVAL):
+            self._curves, self._curves_at, self._curves_stale = engine.history.curves(), now, False
+        if not still and now < self._panel_at + PANEL_INTERVAL:
+            return
+        self._panel_at = now
+        self._memory = memory_bytes(model)
+        request = engine.viewer.request
+        if model.trainer is None or request is None or not request.histogram or request.hidden:
+            self._histogram = None
+        else:
+            from app.training.probes import histogram
+
+            self._histogram = histogram(model.trainer)
+
+    def _selected(self, model: Model) -> GaussianReport | None:
+        """The card of the selected Gaussian, renewed when the model or the camera moved."""
+        engine = self._engine
+        uid, request = engine.selected_uid, engine.viewer.request
+        if uid is None or request is None:
+            self._report = self._report_of = None
+            return None
+        of = (uid, id(model), model.version, id(request.camera))
+        if of != self._report_of:
+            from app.engine.selection import index_of, report
+
+            index = index_of(model, uid)
+            if index is None:
+                engine.selected_uid = None
+                engine.notice(f"Gaussian {uid} is gone: it was pruned or split.")
+                self._report = None
+            else:
+                self._report = report(model, index, request.camera)
+            self._report_of = of
+        return self._report
+
+
+def memory_bytes(model: Model) -> dict[str, int]:
+    """Bytes by what they hold (M03); `intersections` are the last drawn picture's, `rss` is the whole process."""
+    from app.training.memory import rss_bytes
+
+    trainer, scene = model.trainer, model.scene
+    if trainer is not None:
+        memory = dict(trainer.state.rows.nbytes)
+    else:
+        memory = {"parameters": sum(t.numel() * t.element_size() for t in model.params.trained().values()), "adam": 0}
+    cache_ = getattr(scene, "cache", None)
+    memory["images"] = int(cache_.nbytes) if cache_ is not None else 0
+    memory["intersections"] = model.intersection_bytes
+    memory["rss"] = rss_bytes() or 0
+    return memory
+
+
+@cache
+def device_name(backend: str) -> str:
+    """The chip that the backend computes on, in words."""
+    if backend == "cuda":
+        import torch
+
+        return torch.cuda.get_device_name()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine() or "CPU"

@@ -1,0 +1,43 @@
+"""What the engine is started with and does not change by itself. Loaders can be exchanged, e.g. by tests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:   # macOS, Windows
+        return os.cpu_count() or 1
+
+
+def _trainer(*args: Any, **named: Any) -> Any:
+    from app.training.trainer import Trainer
+
+    return Trainer(*args, **named)
+
+
+def _open_scene(path: str, **named: Any) -> Any:
+    from app.data.open import open_scene
+
+    return open_scene(path, **named)
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    backend: str = "auto"
+    threads: int = field(default_factory=_cores)   # kernel threads when nobody drags
+    resolution: int = -1                           # as graphdeco's -r
+    long_side: int = 0                             # px; 0 = as `resolution` says
+    eval_every: int = 8                            # every n-th view is held out; 0 = none
+    debug: bool = False                            # tracebacks on stderr
+    make_trainer: Callable[..., Any] = _trainer
+    open_scene: Callable[..., Any] = _open_scene
+
+    def __post_init__(self) -> None:
+        if self.threads < 1:
+            raise ValueError(f"threads is {self.threads}; it must be at least 1")

@@ -1,0 +1,265 @@
+"""Every way to look at the model. A mode is one function, entered in MODES: it takes a Sight and returns a Picture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+
+from app.colormaps import auto_range, colorize
+from app.data.scene import View
+from app.engine.model import Model
+from app.engine.photographs import Photographs, same_pose
+from app.messages import Legend, ViewMode, ViewRequest
+from render.pipeline import contributors
+from render.types import Camera, RenderOutput
+
+DEPTH_EPS = 1e-10
+"""Depth = sum(w z) / max(alpha, DEPTH_EPS): no division by zero where nothing is, no bias where something is."""
+SURFACE_ALPHA = 0.5
+"""A pixel this opaque counts for the automatic range of depths."""
+EMPTY_ALPHA = 0.02
+"""A pixel less opaque than this shows no depth."""
+BACKDROP = (0.055, 0.06, 0.07)
+"""Behind false colours and outside a photograph: dark, and none of the maps' own colours."""
+ELLIPSOID_SIGMAS = 2.0
+POINT_SIGMAS = 2.0
+POINT_EPS2D = 0.5
+"""A point is a Gaussian of no size: the low-pass [px^2] alone makes it POINT_SIGMAS * sqrt(0.5) = 1.4 px in radius."""
+SOLID_ALPHA = 0.99
+STILL_QUANTITIES = ("opacity", "largest_scale")
+"""What a heatmap can show of Gaussians that nobody trains."""
+
+
+@dataclass
+class Sight:
+    """What a mode draws from. `camera` may be smaller than the requested one; both see the same."""
+
+    model: Model
+    request: ViewRequest
+    camera: Camera
+    photographs: Photographs = field(default_factory=Photographs)
+    last_range: tuple[float, float] | None = None   # of the picture before, if it showed the same quantity
+
+
+@dataclass
+class Picture:
+    rgb: np.ndarray               # [h,w,3] float32
+    legend: Legend | None = None
+    note: str = ""
+
+
+def color(sight: Sight) -> Picture:
+    """What training compares with the photographs."""
+    return Picture(_image(sight.model.render(sight.camera)))
+
+
+def depth(sight: Sight) -> Picture:
+    """Expected camera z of what is visible: sum(w z) / max(alpha, eps) (N13)."""
+    output = sight.model.render(sight.camera, depth=True)
+    assert output.depths is not None
+    alpha = 1.0 - output.transmittances.numpy()
+    z = output.depths.numpy() / np.maximum(alpha, DEPTH_EPS)
+    return _false_color(sight, z, alpha > EMPTY_ALPHA, "depth", "world units", "turbo",
+                        sample=z[alpha > SURFACE_ALPHA])
+
+
+def transmittance(sight: Sight) -> Picture:
+    """Light from behind that still reaches the camera."""
+    values = sight.model.render(sight.camera).transmittances.numpy()
+    return _false_color(sight, values, None, "transmittance", "", "viridis", fixed=(0.0, 1.0))
+
+
+def error(sight: Sight) -> Picture:
+    """Mean over channels of |render - photograph|, where the camera is a scene view's."""
+    image = _image(sight.model.render(sight.camera))
+    photograph = _photograph(sight)
+    if photograph is None:
+        return Picture(_dimmed(image), note=_NO_PHOTOGRAPH.format("an error"))
+    truth, inside = photograph
+    values = np.abs(np.clip(image, 0.0, 1.0) - truth).mean(2)
+    return _false_color(sight, values, inside, "|render - photograph|", "of full scale", "turbo", sample=values[inside])
+
+
+def truth(sight: Sight) -> Picture:
+    """The photograph that training compares with."""
+    photograph = _photograph(sight)
+    if photograph is None:
+        image = _image(sight.model.render(sight.camera))
+        return Picture(_dimmed(image), note=_NO_PHOTOGRAPH.format("a photograph"))
+    picture, inside = photograph
+    return Picture(np.where(inside[..., None], picture, np.float32(BACKDROP)))
+
+
+def contributors_per_pixel(sight: Sight) -> Picture:
+    """How many Gaussians were blended at each pixel."""
+    output = sight.model.render(sight.camera)
+    counted = contributors(output, sight.camera, sight.model.options.raster, sight.model.backend)
+    counts = counted.numpy().astype(np.float32)
+    return _false_color(sight, counts, counts > 0, "contributors per pixel", "Gaussians", "viridis",
+                        sample=counts[counts > 0])
+
+
+def ellipsoids(sight: Sight) -> Picture:
+    """Every Gaussian as a solid ellipse at ELLIPSOID_SIGMAS standard deviations, shaded like a sphere."""
+    return _solid(sight, sigmas=ELLIPSOID_SIGMAS, shaded=True)
+
+
+def points(sight: Sight) -> Picture:
+    """Every Gaussian's mean as a dot of its colour."""
+    return _solid(sight, sigmas=POINT_SIGMAS, shaded=False, eps2d=POINT_EPS2D,
+                  scales=sight.model.gaussians().scales * 1e-6)
+
+
+def heatmap(sight: Sight) -> Picture:
+    """A number per Gaussian as its colour, composited with the true opacities."""
+    reading = _reading(sight)
+    if isinstance(reading, str):
+        return Picture(_dimmed(_image(sight.model.render(sight.camera))), note=reading)
+    probe, unseen = reading.probe, reading.unseen.cpu().numpy()
+    values = np.where(unseen, np.float32(np.nan), reading.values.cpu().numpy())
+    log = (probe.log if sight.request.log_scale is None else sight.request.log_scale) and not probe.signed
+    lo, hi = _range(sight, values, log=log, signed=probe.signed)
+    colormap = "coolwarm" if probe.signed else "viridis"
+    if log:   # what is 0 lies at the lower end; only what is unknown is grey
+        values = np.where(values <= 0.0, np.float32(lo), values)
+    colors = torch.from_numpy(colorize(values, colormap, lo, hi, log)).to(sight.model.background.device)
+    output = sight.model.render(sight.camera, colors=colors, background=_backdrop(sight))
+    return Picture(_image(output), Legend(probe.label, probe.unit, lo, hi, colormap, log, bool(unseen.any())))
+
+
+MODES: dict[ViewMode, Callable[[Sight], Picture]] = {
+    "color": color, "depth": depth, "transmittance": transmittance, "error": error, "truth": truth,
+    "contributors": contributors_per_pixel, "ellipsoids": ellipsoids, "points": points, "heatmap": heatmap,
+}
+STANDS_STILL: frozenset[ViewMode] = frozenset({"truth"})
+"""Modes whose picture does not change when the model does."""
+
+
+def needs_photograph(mode: ViewMode) -> bool:
+    return mode in ("error", "truth")
+
+
+def to_rgba(rgb: np.ndarray, width: int, height: int) -> np.ndarray:
+    """C-contiguous float32 [height,width,4], alpha 1, in [0,1]; a smaller picture is enlarged bilinearly (G06)."""
+    if rgb.shape[:2] != (height, width):
+        chw = torch.from_numpy(np.ascontiguousarray(rgb)).permute(2, 0, 1)[None]
+        rgb = torch.nn.functional.interpolate(chw, (height, width), mode="bilinear")[0].permute(1, 2, 0).numpy()
+    rgba = np.ones((height, width, 4), dtype=np.float32)
+    np.clip(rgb, 0.0, 1.0, out=rgba[..., :3])
+    # Not a number would reach the graphics driver as it is.
+    np.nan_to_num(rgba, copy=False, nan=0.0)
+    return rgba
+
+
+_NO_PHOTOGRAPH = "There is {} only at a photograph's camera; press [ or ] to go to one."
+
+
+def _image(output: RenderOutput) -> np.ndarray:
+    return output.colors.numpy()
+
+
+def _backdrop(sight: Sight) -> torch.Tensor:
+    return torch.tensor(BACKDROP, device=sight.model.background.device)
+
+
+def _reading(sight: Sight):
+    """The values of the requested quantity, or a sentence that says why there are none."""
+    from app.training.probes import PROBES, read
+
+    name, model = sight.request.quantity, sight.model
+    if name not in PROBES:
+        return f"There is no quantity {name}; choose one of {', '.join(PROBES)}."
+    if model.trainer is None and name not in STILL_QUANTITIES:
+        return f"A PLY has no {PROBES[name].label}; it exists only while a scene trains."
+    # Without a trainer the model stands in: these quantities need nothing but its Gaussians.
+    reading = read(model.trainer if model.trainer is not None else model, name)  # type: ignore[arg-type]
+    return reading if reading is not None else f"{PROBES[name].label} has no values yet; take a training step first."
+
+
+def _dimmed(image: np.ndarray) -> np.ndarray:
+    """Grey and dark: a picture that stands in for the one asked for must not pass for it."""
+    grey = np.clip(image, 0.0, 1.0).mean(2, keepdims=True) * np.float32(0.35)
+    return np.broadcast_to(grey, image.shape)
+
+
+def scene_view(model: Model, request: ViewRequest) -> View | None:
+    """The scene view whose camera the request has (of whatever size and crop), if any."""
+    views = model.scene.views if model.scene is not None else []
+    if request.view_index is None or not 0 <= request.view_index < len(views):
+        return None
+    view = views[request.view_index]
+    return view if same_pose(view.camera, request.camera) else None
+
+
+def _photograph(sight: Sight) -> tuple[np.ndarray, np.ndarray] | None:
+    view = scene_view(sight.model, sight.request)
+    if view is None:
+        return None
+    return sight.photographs.at(view, sight.camera, sight.model.background.numpy())
+
+
+def _range(sight: Sight, values: np.ndarray, *, log: bool = False, signed: bool = False) -> tuple[float, float]:
+    """The requested range, else an automatic one that follows the values without flickering."""
+    wanted = sight.request.value_range
+    if wanted is not None and wanted[1] > wanted[0] and (not log or wanted[0] > 0.0):
+        return wanted
+    lo, hi = auto_range(values, log=log, signed=signed)
+    if sight.last_range is not None and (not log or sight.last_range[0] > 0.0):
+        old_lo, old_hi = sight.last_range
+        lo, hi = old_lo + 0.3 * (lo - old_lo), old_hi + 0.3 * (hi - old_hi)
+    return lo, hi
+
+
+def _false_color(sight: Sight, values: np.ndarray, known: np.ndarray | None, label: str, unit: str, colormap: str, *,
+                 fixed: tuple[float, float] | None = None, sample: np.ndarray | None = None) -> Picture:
+    """Values per pixel as colours; pixels that are not `known` show the backdrop."""
+    log = bool(sight.request.log_scale)
+    if fixed is not None and sight.request.value_range is None and not log:
+        lo, hi = fixed
+    else:
+        lo, hi = _range(sight, values if sample is None else sample, log=log)
+    rgb = colorize(values, colormap, lo, hi, log)
+    if known is not None:
+        rgb[~known] = BACKDROP
+    return Picture(rgb, Legend(label, unit, lo, hi, colormap, log))
+
+
+def _solid(sight: Sight, *, sigmas: float, shaded: bool, eps2d: float | None = None,
+           scales: torch.Tensor | None = None) -> Picture:
+    """Solid shapes from the compositor itself.
+
+    Opacities are so high that alpha is clamped to SOLID_ALPHA all over the ellipse of `sigmas` and falls below the
+    cutoff right outside it; transmittance_min stops behind the first one.
+    """
+    model = sight.model
+    raster = replace(model.options.raster, alpha_max=SOLID_ALPHA, cutoff=SOLID_ALPHA * (1.0 - 1e-3),
+                     transmittance_min=0.5 * (1.0 - SOLID_ALPHA), smooth_cutoff=False, antialiased=False,
+                     eps2d=model.options.raster.eps2d if eps2d is None else eps2d)
+    gaussians = model.gaussians()
+    visible = gaussians.opacities >= model.options.raster.cutoff   # what training cannot see is not drawn either
+    opacities = torch.where(visible, raster.cutoff * math.exp(0.5 * sigmas * sigmas), 0.0).to(gaussians.opacities)
+    replaced = {"opacities": opacities} | ({} if scales is None else {"scales": scales})
+    output = model.render(sight.camera, raster=raster, background=_backdrop(sight), **replaced)
+    image = _image(output)
+    if not shaded:
+        return Picture(image)
+    return Picture(image * _sphere_shade(output, sigmas)[..., None])
+
+
+def _sphere_shade(output: RenderOutput, sigmas: float) -> np.ndarray:
+    """[h,w] brightness: each ellipse as a sphere lit from the camera, 1 in its middle and 0.35 at its rim."""
+    last = output.last_ids.numpy()
+    hit = last >= 0
+    ids = output.bins.flatten_ids.numpy()[last[hit]]
+    rows, columns = np.nonzero(hit)
+    means, conics = output.projected.means2d.numpy()[ids], output.projected.conics.numpy()[ids]
+    dx, dy = columns + 0.5 - means[:, 0], rows + 0.5 - means[:, 1]
+    q = conics[:, 0] * dx * dx + 2.0 * conics[:, 1] * dx * dy + conics[:, 2] * dy * dy
+    shade = np.ones(last.shape, dtype=np.float32)
+    shade[hit] = 0.35 + 0.65 * np.sqrt(np.clip(1.0 - q / (sigmas * sigmas), 0.0, 1.0))
+    return shade
+

@@ -1,0 +1,190 @@
+"""The long jobs: preparing the renderer, opening, resetting, evaluating, saving, switching the backend."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from app.engine.background import Report
+from app.engine.jobs import Job, Work
+from app.engine.options import flatten
+from app.messages import ConfigChanged, Evaluated
+
+if TYPE_CHECKING:
+    from app.engine.loop import Engine
+
+PREPARING = "prepare"
+OPENING = "open"
+RESETTING = "reset"
+EVALUATING = "evaluate"
+SAVING = "save"
+SWITCHING = "backend"
+
+EVALUATION_SECONDS = 2.0
+"""Training seconds between two evaluations that nobody asked for, at least."""
+EVALUATION_SHARE = 20.0
+"""Training gets this many times what such evaluations cost."""
+
+
+@dataclass
+class LastEvaluation:
+    at: float = 0.0       # engine.seconds when it ended
+    cost: float = 0.0     # seconds it took
+
+
+def set_threads(count: int) -> None:
+    """Kernel threads and PyTorch's own."""
+    import torch
+
+    try:
+        from render.backends import cpu
+    except ImportError:
+        pass
+    else:
+        cpu.set_threads(count)
+    torch.set_num_threads(count)
+
+
+# ---------------------------------------------------------------- the renderer
+
+
+def load_backend(name: str, report: Report) -> str:
+    """Import what is heavy, compile what is missing; the backend that `name` stands for. Runs in a helper thread."""
+    report(0.0, "loading PyTorch")
+    import torch  # noqa: F401
+
+    report(0.3, "loading the renderer")
+    import app.engine.selection
+    import app.engine.view_modes
+    import app.training.evaluate
+    import app.training.probes  # noqa: F401
+    from render.pipeline import resolve_backend
+
+    report(0.5, "getting the kernels ready; a first start compiles them")
+    return resolve_backend(name)
+
+
+def prepare(engine: Engine) -> Job:
+    """The first job: PyTorch and the kernels. Nothing else can run before."""
+
+    def run() -> Work:
+        wanted = engine.settings.backend
+        helper = engine.background(lambda report: load_backend(wanted, report), "prepare")
+        try:
+            engine.backend = yield from helper.wait()
+        except ValueError as error:   # the backend asked for cannot run here
+            engine.backend = "reference"
+            engine.notice(f"{error}; the reference renderer runs instead, slowly.", "error", aloud=True)
+        else:
+            say_fallback(engine, wanted)
+        engine.emit(ConfigChanged(flatten(engine.config)))
+
+    return Job(PREPARING, run())
+
+
+def say_fallback(engine: Engine, wanted: str) -> None:
+    """A slow renderer that nobody asked for is said aloud, with the way out."""
+    if wanted == "auto" and engine.backend == "reference":
+        engine.notice("No C++ compiler was found, so the plain PyTorch renderer runs, slowly; install g++ or clang++, "
+                      "or the Python package ziglang (pip install 'splatscope[zig]').", "warning", aloud=True)
+
+
+def switch_backend(engine: Engine, name: str) -> Job:
+    """Go on with another backend from the next step on."""
+
+    def run() -> Work:
+        helper = engine.background(lambda report: load_backend(name, report), "backend")
+        resolved = yield from helper.wait()
+        engine.backend = resolved
+        model = engine.model
+        if model is not None:
+            model.fixed_backend = resolved
+            if model.trainer is not None:
+                model.trainer.set_backend(resolved)
+            model.moved()
+        engine.stage_ms.clear()
+        say_fallback(engine, name)
+        engine.notice(f"The backend is now {resolved}.")
+
+    return Job(SWITCHING, run())
+
+
+# ---------------------------------------------------------------- the scene
+
+
+def open_path(engine: Engine, path: str) -> Job:
+    from app.engine.opening import open_work
+
+    return Job(OPENING, open_work(engine, path))
+
+
+def reset(engine: Engine) -> Job:
+    """A new trainer on the same scene, with the options as they are now."""
+
+    def run() -> Work:
+        yield 0.5, "placing Gaussians"
+        model = engine.model
+        assert model is not None and model.scene is not None
+        trainer = engine.settings.make_trainer(model.scene, engine.config, backend=engine.backend)
+        was_done = engine.state == "finished"
+        model.trainer = trainer
+        model.moved()
+        engine.start_over()
+        engine.publisher.start_over()
+        engine.failed = False
+        if was_done:
+            engine.running = False
+        engine.say_notices()
+
+    return Job(RESETTING, run())
+
+
+def evaluate(engine: Engine, *, asked: bool = False) -> Job:
+    """PSNR and SSIM of the held-out views at this iteration."""
+
+    def run() -> Work:
+        model = engine.model
+        if model is None or model.scene is None or model.trainer is None:
+            return
+        views = model.scene.test
+        if not views:
+            if asked:
+                engine.notice("No views are held out, so there is nothing to evaluate on.", "warning")
+            return
+        from app.training.evaluate import evaluation_job
+
+        begun = engine.clock()
+        result = yield from evaluation_job(model.trainer, views)
+        engine.last_evaluation = LastEvaluation(engine.seconds, engine.clock() - begun)
+        engine.history.add(result.iteration, test_psnr=result.psnr)
+        engine.publisher.curves_changed()
+        engine.emit(Evaluated(result.iteration, result.psnr, result.ssim,
+                              tuple((view.name, view.psnr, view.ssim) for view in result.views)))
+
+    return Job(EVALUATING, run())
+
+
+def evaluation_due(engine: Engine) -> bool:
+    """Whether the test curve gets its next point now: often enough to be seen, seldom enough to cost little."""
+    model = engine.model
+    if model is None or model.scene is None or not model.scene.test or engine.jobs.current is not None:
+        return False
+    last = engine.last_evaluation
+    cost = last.cost or 0.5 * engine.pace.step_seconds * len(model.scene.test)
+    return engine.seconds - last.at >= max(EVALUATION_SECONDS, EVALUATION_SHARE * cost)
+
+
+def save_ply(engine: Engine, path: str) -> Job:
+    """Write the Gaussians as they are when the job begins; training goes on meanwhile."""
+
+    def run() -> Work:
+        from app.engine.opening import to_arrays, write_arrays
+
+        assert engine.model is not None
+        arrays = to_arrays(engine.model.params)
+        helper = engine.background(lambda report: write_arrays(path, arrays), "save")
+        said: Any = yield from helper.wait()
+        engine.notice(f"Saved {os.path.abspath(path)}.{f' {said}' if said else ''}")
+
+    return Job(SAVING, run(), exclusive=False)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from app.config import TrainConfig
+from app.data.orient import scene_extent
 from app.data.scene import Scene, SceneError, View
 from app.messages import Densified
 from app.training import schedule
@@ -181,6 +182,11 @@ class Trainer:
         self._apply(path)
         return bool(named[name].metadata.get("live", True))
 
+    def set_backend(self, name: str) -> None:
+        """Go on with another backend from the next step on. Raises ValueError for one that cannot run here."""
+        self.backend = pipeline.resolve_backend(name)
+        self._activated = None
+
     def _apply(self, path: str) -> None:
         self.schedule = schedule.resolve(self.config)
         self.state.cap = self.cap
@@ -305,8 +311,6 @@ class Trainer:
     # ------------------------------------------------------------------ small things
 
     def _measure_extent(self) -> float:
-        from app.data.orient import scene_extent
-
         extent = float(scene_extent(self.scene.views))
         if extent > 1e-6:
             return extent

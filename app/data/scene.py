@@ -22,7 +22,8 @@ class View:
     name: str
     camera: Camera
     load: Callable[[], np.ndarray]
-    """Decodes to C-contiguous uint8 [H,W,3] (RGB) or [H,W,4] (RGBA, straight alpha); cached by the scene's image cache."""
+    """Decodes to C-contiguous uint8 [H,W,3] RGB or [H,W,4] RGBA with straight alpha; the scene's image cache keeps it,
+    so do not write into it. SceneError where the file cannot be decoded."""
     split: Literal["train", "test"] = "train"
 
 

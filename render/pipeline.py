@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from render.backends import cpu
 from render.config import BACKENDS, RasterConfig
 from render.reference.rasterize import count_contributors
 from render.stages.binning import bin_tiles
 from render.stages.project import project
+from render.stages.rasterize import count_contributors as count_cpu
 from render.stages.rasterize import rasterize
 from render.stages.sh import sh_to_colors
 from render.timing import last_stage_ms as last_stage_ms
@@ -21,9 +23,14 @@ def resolve_backend(name: str) -> str:
     """
     if name not in BACKENDS:
         raise ValueError(f"backend is {name!r}; choose one of {', '.join(BACKENDS)}")
-    if name in ("auto", "reference"):
-        return "reference"
-    raise ValueError(f"backend {name} cannot run here; choose reference or auto")
+    if name == "auto":
+        return "cpu" if cpu.available() else "reference"
+    if name == "cpu" and not cpu.available():
+        raise ValueError("backend cpu needs a C++ compiler ($CXX, g++, clang++ or clang-cl): install g++, or pip install "
+                         "'splatscope[zig]'; or choose reference")
+    if name == "cuda":
+        raise ValueError("backend cuda is not part of this version; choose cpu, reference or auto")
+    return name
 
 
 def render(gaussians: Gaussians, camera: Camera, config: RasterConfig, *, background: Tensor, sh_degree: int,
@@ -32,8 +39,9 @@ def render(gaussians: Gaussians, camera: Camera, config: RasterConfig, *, backgr
     """Render N Gaussians. background [3]; `colors` [N,3] replace those from SH; `tap` is filled during backward()."""
     projected = project(gaussians, camera, config, backend)
     if colors is None:
-        colors = sh_to_colors(gaussians.means, gaussians.sh, camera, sh_degree, backend)
-    opacities = gaussians.opacities * projected.compensations
+        colors = sh_to_colors(gaussians.means, gaussians.sh, camera, sh_degree, backend, shN=gaussians.shN,
+                              extents=projected.extents)
+    opacities = gaussians.opacities * projected.compensations if config.antialiased else gaussians.opacities
     bins = bin_tiles(projected, opacities, camera, config, backend)
     picture, transmittances, depths, last_ids = rasterize(
         projected, colors, opacities, bins, camera, background, config, depth=depth, tap=tap, backend=backend)
@@ -44,4 +52,4 @@ def contributors(output: RenderOutput, camera: Camera, config: RasterConfig, bac
     """[H,W] int32: how many Gaussians blend into each pixel."""
     if backend == "reference":
         return count_contributors(output.projected, output.splat_opacities, output.bins, camera, config)
-    raise ValueError(f"contributors: backend {backend!r} is not built; choose reference")
+    return count_cpu(output.projected, output.splat_opacities, output.splat_colors, output.bins, camera, config)

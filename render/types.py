@@ -53,7 +53,8 @@ class Gaussians:
     quats: Tensor      # [N,4] unit, wxyz
     scales: Tensor     # [N,3] > 0, world units
     opacities: Tensor  # [N] in (0,1)
-    sh: Tensor         # [N,K,3], K = (degree+1)^2
+    sh: Tensor         # [N,K,3], K = (degree+1)^2; or [N,1,3] with the rest in shN, which spares a copy
+    shN: Tensor | None = None  # [N,K-1,3]
 
     def __len__(self) -> int:
         return self.means.shape[0]

@@ -12,6 +12,7 @@ A Gaussian that would bring the transmittance below transmittance_min is not ble
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -138,7 +139,7 @@ def rasterize(projected: Projected, colors: Tensor, opacities_eff: Tensor, bins:
     normalised, and differentiable. last_ids is the index into flatten_ids of the last Gaussian with w > 0, -1 = none.
     """
     check(means2d=(projected.means2d, "N 2"), colors=(colors, "N 3"), opacities_eff=(opacities_eff, "N"),
-          background=(background, "3"))
+          background=(background, "3"), tile_offsets=(bins.tile_offsets, f"{math.prod(camera.tiles) + 1}"))
     dense = torch.is_grad_enabled() and len(bins.flatten_ids) * PIXELS > _RECORDED_PAIRS
     done = []
     for tile, rows in enumerate(tile_lists(projected, opacities_eff, bins, colors, projected.depths)):

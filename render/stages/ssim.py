@@ -1,18 +1,63 @@
-"""Stage ssim: the photometric loss."""
+"""Stage ssim: the photometric loss, L1 and SSIM in one pass each way."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
 from torch import Tensor
 
 from render import timing
+from render.backends import cpu
 from render.reference.ssim import photometric_loss as reference_photometric_loss
+from render.shapes import check
+
+KINDS = ("l1_ssim", "mse")
+
+
+class _Photometric(torch.autograd.Function):
+    """(loss, terms) from the picture; weights (w_l1, w_mse, w_ssim) of the three sums over pixels and channels."""
+
+    @staticmethod
+    def forward(ctx: Any, image: Tensor, target: Tensor, weights: tuple[float, float, float], constant: float
+                ) -> tuple[Tensor, Tensor]:
+        k = cpu.kernels(image.dtype)
+        height, width = image.shape[:2]
+        partials = torch.empty(k.ssim_blocks(height, width), 3, dtype=torch.float64)
+        maps = image.new_empty(3, *image.shape) if weights[2] != 0 and ctx.needs_input_grad[0] else None
+        k.ssim_fwd(height, width, image, target, partials, maps)
+        # Blocks are added one after the other: torch's own sum would depend on its number of threads.
+        sums = [0.0, 0.0, 0.0]
+        for row in partials.tolist():
+            for i in range(3):
+                sums[i] += row[i]
+        means = [s / image.numel() for s in sums]
+        ctx.save_for_backward(image, target, maps)
+        ctx.weights = weights
+        terms = image.new_tensor(means)
+        ctx.mark_non_differentiable(terms)
+        return image.new_tensor(constant + sum(w * m for w, m in zip(weights, means))), terms
+
+    @staticmethod
+    def backward(ctx: Any, v_loss: Tensor, _: Any) -> tuple[Tensor | None, ...]:
+        image, target, maps = ctx.saved_tensors
+        k = cpu.kernels(image.dtype)
+        scale = float(v_loss) / image.numel()
+        v_image = torch.empty_like(image)
+        w_l1, w_mse, w_ssim = (scale * w for w in ctx.weights)
+        k.ssim_bwd(*image.shape[:2], image, target, maps, w_l1, w_mse, w_ssim, v_image)
+        return v_image, None, None, None
 
 
 def photometric_loss(image: Tensor, target: Tensor, *, kind: str = "l1_ssim", lambda_dssim: float = 0.2,
                      backend: str) -> tuple[Tensor, Tensor]:
-    """(loss, terms [3] = l1, mse, ssim); see render/reference/ssim.py."""
+    """(loss, terms [3] = l1, mse, ssim); see render/reference/ssim.py. The target receives no gradient."""
     timing.close_sums()
     with timing.measure("loss"):
         if backend == "reference":
             return reference_photometric_loss(image, target, kind=kind, lambda_dssim=lambda_dssim)
-        raise ValueError(f"ssim: backend {backend!r} is not built; choose reference")
+        if kind not in KINDS:
+            raise ValueError(f"loss kind is {kind!r}; choose {' or '.join(KINDS)}")
+        check(image=(image, "H W 3"), target=(target, "H W 3"))
+        weights, constant = ((0.0, 1.0, 0.0), 0.0) if kind == "mse" else ((1 - lambda_dssim, 0.0, -lambda_dssim), lambda_dssim)
+        return _Photometric.apply(image.contiguous(), target.contiguous(), weights, constant)

@@ -1,0 +1,349 @@
+// rasterize: front-to-back compositing of the tile lists, and its backward. CPU traversal: a job per tile, Gaussians in
+// the outer loop, rows of TILE_SIZE pixels in the inner one (SIMD over the pixels of a row), pixel state in L1.
+//
+// Only rows that the ellipse reaches inside the tile's columns are visited. The backward recomputes alpha from the end
+// of the list, rebuilds T by division by (1 - alpha), and leaves one record per (tile, Gaussian) pair in Gaussian-major
+// order; a second pass adds each Gaussian's records in that order. No sum depends on threads.
+#include <limits>
+
+#include "kernels.h"
+#include "math/blend.h"
+#include "math/ellipse.h"
+
+namespace {
+constexpr int VECTORS = TILE_SIZE / LANES > 0 ? TILE_SIZE / LANES : 1;  // vectors a row
+static_assert(TILE_SIZE % LANES == 0, "a row of a tile must hold whole vectors");
+constexpr int BATCH = 32;      // Gaussians between two checks whether anybody is still alive
+constexpr int AHEAD = 12;      // records prefetched ahead of use
+constexpr int PAIR = 12;       // Reals of a pair record: v, v dx, v dx^2, v dy, v dx dy, v dy^2, r, g, b, z, |x|, |y|
+
+struct alignas(64) Record {    // what the loops need of a Gaussian, one or two cache lines
+    Real mx, my;
+    Real A, B, C, lo;          // base-2 exponent: lo + A dx^2 + B dx dy + C dy^2
+    Real color[3], depth;
+    Real ex;
+    Spans rows;                // y-spans within a band of x
+    Real unused;
+};
+constexpr int RECORD = sizeof(Record) / sizeof(Real);
+
+struct Tile { int x, y; int64_t begin, end; };
+GS_HD Tile tile_at(const CameraArgs& c, const int64_t* offsets, int64_t tile) {
+    return {int(tile % c.tiles_x) * TILE_SIZE, int(tile / c.tiles_x) * TILE_SIZE, offsets[tile], offsets[tile + 1]};
+}
+
+struct Rows { int begin, end; };
+GS_HD Rows rows_in_tile(const Record& g, const Tile& t, Real pad) {
+    Real top, bottom;
+    const Real lo = t.x + Real(0.5) - g.mx, hi = lo + (TILE_SIZE - 1);
+    if (!span_in_band(g.rows, g.ex, lo - pad, hi + pad, top, bottom)) return {0, 0};
+    const Real origin = g.my - t.y - Real(0.5), limit = TILE_SIZE;
+    return {int(min_(max_(ceil_(origin + top - pad), Real(0)), limit)),
+            int(min_(max_(floor_(origin + bottom + pad) + 1, Real(0)), limit))};
+}
+GS_HD Real rounding_pad(const CameraArgs& c) {
+    return 4 * std::numeric_limits<Real>::epsilon() * (c.width + c.height);
+}
+// Base-2 exponent at the columns dx (Ax = A dx) of the row dy.
+struct RowTerms { Real k1, k0; };
+GS_HD RowTerms row_terms(const Record& g, Real dy) { return {g.B * dy, g.C * dy * dy + g.lo}; }
+GS_HD Vec exponent(Vec Ax, Vec dx, RowTerms r) { return (Ax + r.k1) * dx + r.k0; }
+
+GS_HD Vec columns(int x, int v) { return lane_index() + (Real(x + v * LANES) + Real(0.5)); }
+
+struct alignas(64) ForwardState {
+    Real T[TILE_SIZE][TILE_SIZE];  // transmittance; negative = stopped, magnitude kept
+    Real C[3][TILE_SIZE][TILE_SIZE];
+    Real Z[TILE_SIZE][TILE_SIZE];
+    Int last[TILE_SIZE][TILE_SIZE];  // index of the last contributor, or how many there were
+};
+
+template <bool SMOOTH, bool DEPTH, bool COUNT>
+GS_HD void blend_row(const RasterArgs& ra, const Record& g, Vec Ax, Vec dx, RowTerms terms, Mask index, ForwardState& s, int r, int x) {
+    const Vec zero = vsplat(0);
+    const Vec raw = exp2_(exponent(Ax, dx, terms));
+    const Vec alpha = alpha_rule<SMOOTH>(ra, raw).value;
+    const Vec T = load(&s.T[r][x]);
+    const Vec part = alpha * T, next = T - part;
+    const Mask ok = next >= ra.transmittance_min;  // false where already stopped: next is negative there
+    const Vec w = pick(ok, part, zero);
+    store(&s.T[r][x], pick(ok, next, vnegative(T)));
+    for (int ch = 0; ch < 3; ch++) store(&s.C[ch][r][x], load(&s.C[ch][r][x]) + w * g.color[ch]);
+    if (DEPTH) store(&s.Z[r][x], load(&s.Z[r][x]) + w * g.depth);
+    const Mask last = load_mask(&s.last[r][x]);
+    store_mask(&s.last[r][x], pick(w > zero, COUNT ? last + 1 : index, last));
+}
+
+GS_HD unsigned alive_rows(const ForwardState& s) {
+    unsigned alive = 0;
+    for (int r = 0; r < TILE_SIZE; r++) {
+        Vec most = load(s.T[r]);
+        for (int v = 1; v < VECTORS; v++) most = vmax(most, load(&s.T[r][v * LANES]));
+        if (any(most > vsplat(0))) alive |= 1u << r;
+    }
+    return alive;
+}
+
+template <bool SMOOTH, bool DEPTH, bool COUNT>
+void forward_tile(const CameraArgs& c, const RasterArgs& ra, const Tile& t, const int32_t* ids, const Record* records, ForwardState& s) {
+    const Real pad = rounding_pad(c);
+    const int in_x = std::min(TILE_SIZE, c.width - t.x), in_y = std::min(TILE_SIZE, c.height - t.y);
+    for (int r = 0; r < TILE_SIZE; r++)
+        for (int x = 0; x < TILE_SIZE; x++) {
+            s.T[r][x] = r < in_y && x < in_x ? Real(1) : Real(-1);
+            for (int ch = 0; ch < 3; ch++) s.C[ch][r][x] = 0;
+            s.Z[r][x] = 0;
+            s.last[r][x] = COUNT ? 0 : -1;
+        }
+    for (int64_t batch = t.begin; batch < t.end; batch += BATCH) {
+        const unsigned alive = alive_rows(s);
+        if (!alive) break;
+        for (int64_t i = batch, end = std::min(t.end, batch + BATCH); i < end; i++) {
+            __builtin_prefetch(&records[ids[std::min(i + AHEAD, t.end - 1)]]);
+            const Record& g = records[ids[i]];
+            const Rows rows = rows_in_tile(g, t, pad);
+            const Mask index = Mask{} + Int(i);
+            for (int v = 0; v < VECTORS; v++) {
+                const Vec dx = columns(t.x, v) - g.mx, Ax = dx * g.A;
+                for (int r = rows.begin; r < rows.end; r++)
+                    if (alive >> r & 1)
+                        blend_row<SMOOTH, DEPTH, COUNT>(ra, g, Ax, dx, row_terms(g, t.y + r + Real(0.5) - g.my), index, s, r, v * LANES);
+            }
+        }
+    }
+}
+
+struct alignas(64) BackwardState {
+    Real T[TILE_SIZE][TILE_SIZE];      // transmittance behind the current Gaussian
+    Real behind[TILE_SIZE][TILE_SIZE]; // sum over those behind of w (g.c) + T_N (g.background + v_T)
+    Real g[3][TILE_SIZE][TILE_SIZE];   // dL/dcolor
+    Real gz[TILE_SIZE][TILE_SIZE];     // dL/ddepth
+    Int last[TILE_SIZE][TILE_SIZE];
+    int64_t row_last[TILE_SIZE];
+};
+struct Cotangents { const Real *v_colors, *v_transmittances, *v_depths; };  // the last two may be null
+
+int64_t load_backward(const CameraArgs& c, const Tile& t, const Real* background, const Real* transmittances, const int32_t* last_ids,
+                      const Cotangents& v, BackwardState& s) {
+    int64_t tile_last = -1;
+    for (int r = 0; r < TILE_SIZE; r++) {
+        s.row_last[r] = -1;
+        for (int x = 0; x < TILE_SIZE; x++) {
+            const bool inside = t.y + r < c.height && t.x + x < c.width;
+            const int64_t p = inside ? int64_t(t.y + r) * c.width + t.x + x : 0;
+            Real dot = 0;
+            for (int ch = 0; ch < 3; ch++) {
+                s.g[ch][r][x] = inside ? v.v_colors[3 * p + ch] : Real(0);
+                dot += s.g[ch][r][x] * background[ch];
+            }
+            if (v.v_transmittances && inside) dot += v.v_transmittances[p];
+            s.gz[r][x] = v.v_depths && inside ? v.v_depths[p] : Real(0);
+            s.T[r][x] = inside ? transmittances[p] : Real(1);
+            s.behind[r][x] = s.T[r][x] * dot;
+            s.last[r][x] = inside ? last_ids[p] : -1;
+            s.row_last[r] = std::max<int64_t>(s.row_last[r], s.last[r][x]);
+        }
+        tile_last = std::max(tile_last, s.row_last[r]);
+    }
+    return tile_last;
+}
+
+template <bool DEPTH, bool ABS> struct Sums {  // over the rows of one column of vectors
+    Vec v{}, v_dy{}, v_dy2{}, color[3] = {}, z{}, abs_x{}, abs_y{};
+};
+
+template <bool SMOOTH, bool DEPTH, bool ABS>
+GS_HD void unblend_row(const RasterArgs& ra, const Record& g, Vec Ax, Vec dx, Real dy, Mask index, BackwardState& s, int r, int x,
+                       Sums<DEPTH, ABS>& sum) {
+    const Vec zero = vsplat(0), one = vsplat(1);
+    const Vec raw = exp2_(exponent(Ax, dx, row_terms(g, dy)));
+    const Alpha<Vec> rule = alpha_rule<SMOOTH>(ra, raw);
+    const Vec alpha = pick(index <= load_mask(&s.last[r][x]), rule.value, zero);
+    const Vec rcp = one / (one - alpha);
+    const Vec T = load(&s.T[r][x]) * rcp;
+    store(&s.T[r][x], T);
+    const Vec w = alpha * T;
+    const Vec g0 = load(&s.g[0][r][x]), g1 = load(&s.g[1][r][x]), g2 = load(&s.g[2][r][x]);
+    sum.color[0] += w * g0;
+    sum.color[1] += w * g1;
+    sum.color[2] += w * g2;
+    Vec dot = g0 * g.color[0] + g1 * g.color[1] + g2 * g.color[2];
+    if (DEPTH) {
+        const Vec gz = load(&s.gz[r][x]);
+        sum.z += w * gz;
+        dot += gz * g.depth;
+    }
+    const Vec behind = load(&s.behind[r][x]);
+    store(&s.behind[r][x], behind + w * dot);
+    Vec v_alpha = T * dot - behind * rcp;  // own colour, minus what it hides
+    if (SMOOTH) v_alpha *= rule.ramp_slope;
+    const Vec v = pick(alpha > zero, v_alpha * alpha_gradient(ra, raw), zero);  // dL/dpower
+    sum.v += v;
+    sum.v_dy += v * dy;
+    sum.v_dy2 += v * (dy * dy);
+    if (ABS) {  // per pixel |dL/dmean2d|, with the conic taken back from base 2 later
+        const Real two = 2;
+        sum.abs_x += vabs(v * (two * Ax + g.B * dy));
+        sum.abs_y += vabs(v * (dx * g.B + two * g.C * dy));
+    }
+}
+
+template <bool SMOOTH, bool DEPTH, bool ABS>
+GS_HD void unblend_gaussian(const RasterArgs& ra, const Record& g, const Tile& t, Rows rows, int64_t i, BackwardState& s, Real* out) {
+    Vec q[PAIR] = {};
+    const Mask index = Mask{} + Int(i);
+    for (int v = 0; v < VECTORS; v++) {
+        const Vec dx = columns(t.x, v) - g.mx, Ax = dx * g.A;
+        Sums<DEPTH, ABS> sum;
+        for (int r = rows.begin; r < rows.end; r++)
+            if (i <= s.row_last[r])
+                unblend_row<SMOOTH, DEPTH, ABS>(ra, g, Ax, dx, t.y + r + Real(0.5) - g.my, index, s, r, v * LANES, sum);
+        const Vec v_dx = sum.v * dx;  // dx is the same in every row of the column, so it leaves the sums
+        q[0] += sum.v; q[1] += v_dx; q[2] += v_dx * dx;
+        q[3] += sum.v_dy; q[4] += sum.v_dy * dx; q[5] += sum.v_dy2;
+        for (int ch = 0; ch < 3; ch++) q[6 + ch] += sum.color[ch];
+        if (DEPTH) q[9] += sum.z;
+        if (ABS) { q[10] += sum.abs_x; q[11] += sum.abs_y; }
+    }
+    sum_lanes<ABS ? 12 : DEPTH ? 10 : 9>(q, out);
+}
+
+template <bool SMOOTH, bool DEPTH, bool ABS>
+void backward_tile(const CameraArgs& c, const RasterArgs& ra, const Tile& t, int64_t tile_last, const int32_t* ids,
+                   const int32_t* emit_ids, const Record* records, BackwardState& s, Real* pairs) {
+    const Real pad = rounding_pad(c);
+    for (int64_t i = t.end - 1; i > tile_last; i--) std::fill_n(pairs + PAIR * int64_t(emit_ids[i]), PAIR, Real(0));
+    for (int64_t i = tile_last; i >= t.begin; i--) {
+        const int64_t ahead = std::max(i - AHEAD, t.begin);
+        __builtin_prefetch(&records[ids[ahead]]);
+        __builtin_prefetch(pairs + PAIR * int64_t(emit_ids[ahead]), 1);
+        const Record& g = records[ids[i]];
+        const Rows rows = rows_in_tile(g, t, pad);
+        Real out[16] = {};
+        if (rows.begin < rows.end) unblend_gaussian<SMOOTH, DEPTH, ABS>(ra, g, t, rows, i, s, out);
+        std::copy_n(out, PAIR, pairs + PAIR * int64_t(emit_ids[i]));
+    }
+}
+
+template <class F> void dispatch(bool a, bool b, bool c, F&& f) {
+    auto third = [&](auto A, auto B) { c ? f(A, B, std::true_type{}) : f(A, B, std::false_type{}); };
+    auto second = [&](auto A) { b ? third(A, std::true_type{}) : third(A, std::false_type{}); };
+    a ? second(std::true_type{}) : second(std::false_type{});
+}
+}  // namespace
+
+GS_KERNEL int rasterize_record_size() { return RECORD; }
+GS_KERNEL int rasterize_pair_size() { return PAIR; }
+
+// records [N,RECORD], 64-byte aligned. depths may be null (0). Rows of culled Gaussians are not written.
+GS_KERNEL void rasterize_pack(const RasterArgs* raster, int64_t N, const Real* means2d, const Real* conics, const Real* extents,
+                              const Real* opacities, const Real* colors, const Real* depths, Real* records) {
+    const RasterArgs ra = *raster;
+    parallel_ranges(N, PIECE, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; i++) {
+            if (!(extents[2 * i] > 0)) continue;
+            Record& g = reinterpret_cast<Record*>(records)[i];
+            const Real a = conics[3 * i], c = conics[3 * i + 2];
+            // a needle's conic may round to an indefinite one; it would grow instead of fade along its axis
+            const Real limit = std::sqrt(a * c) * (1 - 2 * std::numeric_limits<Real>::epsilon());
+            const Real b = min_(max_(conics[3 * i + 1], -limit), limit);
+            g.mx = means2d[2 * i];
+            g.my = means2d[2 * i + 1];
+            g.A = Real(-0.5 * LOG2E) * a;
+            g.B = Real(-LOG2E) * b;
+            g.C = Real(-0.5 * LOG2E) * c;
+            g.lo = std::log2(opacities[i]);
+            for (int ch = 0; ch < 3; ch++) g.color[ch] = colors[3 * i + ch];
+            g.depth = depths ? depths[i] : Real(0);
+            g.ex = extents[2 * i];
+            const Real level = Real(2) * std::log(opacities[i] / ra.cutoff) + ra.footprint_margin;
+            g.rows = make_spans(c, b, a, level, extents[2 * i + 1], extents[2 * i]);
+            g.unused = 0;
+        }
+    });
+}
+
+// colors [H,W,3] with background; transmittances [H,W]; depths [H,W] or null; last_ids [H,W] (-1 = nobody).
+GS_KERNEL void rasterize_fwd(const CameraArgs* camera, const RasterArgs* raster, const Real* background, const int64_t* tile_offsets,
+                             const int32_t* flatten_ids, const Real* records, Real* colors, Real* transmittances, Real* depths,
+                             int32_t* last_ids) {
+    const CameraArgs c = *camera;
+    const RasterArgs ra = *raster;
+    Pool::get().run(int64_t(c.tiles_x) * c.tiles_y, [&](int64_t tile) {
+        const Tile t = tile_at(c, tile_offsets, tile);
+        ForwardState s;
+        dispatch(ra.smooth_cutoff, depths != nullptr, false, [&](auto smooth, auto with_depth, auto) {
+            forward_tile<smooth.value, with_depth.value, false>(c, ra, t, flatten_ids, reinterpret_cast<const Record*>(records), s);
+        });
+        for (int r = 0; r < std::min(TILE_SIZE, c.height - t.y); r++)
+            for (int x = 0; x < std::min(TILE_SIZE, c.width - t.x); x++) {
+                const int64_t p = int64_t(t.y + r) * c.width + t.x + x;
+                const Real T = std::abs(s.T[r][x]);
+                for (int ch = 0; ch < 3; ch++) colors[3 * p + ch] = s.C[ch][r][x] + T * background[ch];
+                transmittances[p] = T;
+                if (depths) depths[p] = s.Z[r][x];
+                last_ids[p] = int32_t(s.last[r][x]);
+            }
+    });
+}
+
+// counts [H,W]: how many Gaussians blend into each pixel.
+GS_KERNEL void rasterize_count(const CameraArgs* camera, const RasterArgs* raster, const int64_t* tile_offsets,
+                               const int32_t* flatten_ids, const Real* records, int32_t* counts) {
+    const CameraArgs c = *camera;
+    const RasterArgs ra = *raster;
+    Pool::get().run(int64_t(c.tiles_x) * c.tiles_y, [&](int64_t tile) {
+        const Tile t = tile_at(c, tile_offsets, tile);
+        ForwardState s;
+        dispatch(ra.smooth_cutoff, false, false, [&](auto smooth, auto, auto) {
+            forward_tile<smooth.value, false, true>(c, ra, t, flatten_ids, reinterpret_cast<const Record*>(records), s);
+        });
+        for (int r = 0; r < std::min(TILE_SIZE, c.height - t.y); r++)
+            for (int x = 0; x < std::min(TILE_SIZE, c.width - t.x); x++)
+                counts[int64_t(t.y + r) * c.width + t.x + x] = int32_t(s.last[r][x]);
+    });
+}
+
+// pairs [M,PAIR]: every record is written. absolute: also the sums of absolute values.
+GS_KERNEL void rasterize_bwd(const CameraArgs* camera, const RasterArgs* raster, const Real* background, const int64_t* tile_offsets,
+                             const int32_t* flatten_ids, const int32_t* emit_ids, const Real* records, const Real* transmittances,
+                             const int32_t* last_ids, const Real* v_colors, const Real* v_transmittances, const Real* v_depths,
+                             int absolute, Real* pairs) {
+    const CameraArgs c = *camera;
+    const RasterArgs ra = *raster;
+    Pool::get().run(int64_t(c.tiles_x) * c.tiles_y, [&](int64_t tile) {
+        const Tile t = tile_at(c, tile_offsets, tile);
+        if (t.begin == t.end) return;
+        BackwardState s;
+        const int64_t last = load_backward(c, t, background, transmittances, last_ids, {v_colors, v_transmittances, v_depths}, s);
+        dispatch(ra.smooth_cutoff, v_depths != nullptr, absolute != 0, [&](auto smooth, auto with_depth, auto with_abs) {
+            backward_tile<smooth.value, with_depth.value, with_abs.value>(
+                c, ra, t, last, flatten_ids, emit_ids, reinterpret_cast<const Record*>(records), s, pairs);
+        });
+    });
+}
+
+// Adds each Gaussian's pair records in order. v_depths and v_abs_means2d may be null. Culled Gaussians get zeros.
+GS_KERNEL void rasterize_gather(int64_t N, const int64_t* emit_offsets, const Real* pairs, const Real* conics, const Real* opacities,
+                                Real* v_means2d, Real* v_conics, Real* v_opacities, Real* v_colors, Real* v_depths,
+                                Real* v_abs_means2d) {
+    parallel_ranges(N, PIECE, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; i++) {
+            Real q[PAIR] = {};
+            for (int64_t e = emit_offsets[i]; e < emit_offsets[i + 1]; e++)
+                for (int k = 0; k < PAIR; k++) q[k] += pairs[PAIR * e + k];
+            const bool any = emit_offsets[i] < emit_offsets[i + 1];
+            const Real a = conics[3 * i], b = conics[3 * i + 1], c = conics[3 * i + 2];
+            v_means2d[2 * i] = a * q[1] + b * q[3];  // dpower/dmean = Q d
+            v_means2d[2 * i + 1] = b * q[1] + c * q[3];
+            v_conics[3 * i] = Real(-0.5) * q[2];     // dpower/d(a,b,c) = -(dx^2, 2 dx dy, dy^2)/2
+            v_conics[3 * i + 1] = -q[4];
+            v_conics[3 * i + 2] = Real(-0.5) * q[5];
+            v_opacities[i] = any ? q[0] / opacities[i] : Real(0);
+            for (int ch = 0; ch < 3; ch++) v_colors[3 * i + ch] = q[6 + ch];
+            if (v_depths) v_depths[i] = q[9];
+            if (v_abs_means2d)  // |Q d| was summed as log2(e) times itself
+                for (int k = 0; k < 2; k++) v_abs_means2d[2 * i + k] = q[10 + k] * Real(1 / LOG2E);
+        }
+    });
+}

@@ -1,0 +1,153 @@
+"""Compile the CPU kernels once per source text, flags, compiler and CPU, into the user's cache."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import platformdirs
+
+from render.config import TILE_SIZE
+
+SOURCES = ("activate.cpp", "project.cpp", "sh.cpp", "binning.cpp", "rasterize.cpp", "ssim.cpp", "adam.cpp", "threads.cpp")
+Progress = Callable[[str], None]
+
+
+class CompileError(RuntimeError):
+    """The kernels cannot be built; the message holds what the compiler said."""
+
+
+@dataclass(frozen=True)
+class Compiler:
+    name: str                # g++, clang++, clang-cl, ziglang or what $CXX says
+    command: tuple[str, ...]
+    path: str
+    version: str
+
+
+def _version(command: tuple[str, ...]) -> str | None:
+    try:
+        done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip().splitlines()[0] if done.returncode == 0 and done.stdout.strip() else None
+
+
+@lru_cache(maxsize=None)
+def _find(cxx: str) -> Compiler | None:
+    candidates: list[tuple[str, tuple[str, ...]]] = []
+    if cxx:
+        candidates.append((cxx, tuple(cxx.split())))
+    candidates += [(name, (name,)) for name in ("g++", "clang++", "clang-cl")]
+    if importlib.util.find_spec("ziglang"):
+        candidates.append(("ziglang", (sys.executable, "-m", "ziglang", "c++")))
+    for name, command in candidates:
+        path = shutil.which(command[0])
+        version = path and _version(command)
+        if path and version:
+            return Compiler(name, command, path, version)
+    return None
+
+
+def find_compiler() -> Compiler | None:
+    """The C++ compiler that will be used: $CXX, g++, clang++, clang-cl or ziglang, the first that answers."""
+    return _find(os.environ.get("CXX", ""))
+
+
+def cache_folder() -> Path:
+    """Where compiled kernels are kept ($SPLATSCOPE_CACHE overrides the user's cache folder)."""
+    override = os.environ.get("SPLATSCOPE_CACHE")
+    return Path(override) if override else Path(platformdirs.user_cache_dir("splatscope")) / "kernels"
+
+
+def source_folder() -> Path:
+    """The folder of cuda_src, installed or checked out."""
+    spec = importlib.util.find_spec("cuda_src")
+    if spec is None or not spec.submodule_search_locations:
+        raise CompileError("the package cuda_src is missing: reinstall splatscope")
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def _cpu() -> str:
+    """Names the CPU well enough that -march=native code never meets another one."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return "\n".join(next((li for li in lines if li.startswith(key)), "") for key in ("model name", "flags", "Features"))
+    except OSError:
+        return platform.processor() + platform.machine()
+
+
+def flags(compiler: Compiler, double: bool) -> list[str]:
+    """No flag here may change what a NaN, an infinity or a denormal means: that excludes -ffast-math and its parts."""
+    macros = [f"-DTILE_SIZE={TILE_SIZE}"] + (["-DGS_DOUBLE"] if double else [])
+    if compiler.name.endswith("clang-cl"):
+        return ["/std:c++20", "/O2", "/EHsc", "/LD", "/clang:-march=native", "/clang:-fno-math-errno", *macros]
+    tune = "-mcpu=native" if platform.machine().lower() in ("arm64", "aarch64") else "-march=native"
+    common = ["-std=c++20", "-O3", tune, "-fno-math-errno", "-ffp-contract=fast", "-shared", "-fvisibility=hidden", *macros]
+    if sys.platform != "win32":
+        common += ["-fPIC", "-pthread"]
+    return common
+
+
+def _key(compiler: Compiler, options: list[str], folder: Path) -> str:
+    digest = hashlib.sha256()
+    for part in ("\0".join(compiler.command), compiler.version, "\0".join(options), _cpu()):
+        digest.update(part.encode() + b"\0")
+    for path in sorted([*folder.glob("*.h"), *folder.glob("*.cpp"), *folder.glob("math/*.h")]):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:24]
+
+
+_build_lock = threading.Lock()
+
+
+def library_path(double: bool, progress: Progress | None = None) -> Path:
+    """The compiled kernels, building them when this source, compiler and CPU have none yet.
+
+    Raises CompileError when there is no compiler or it fails. Other processes may build at the same time: each writes
+    a file of its own and renames it into place.
+    """
+    compiler = find_compiler()
+    if compiler is None:
+        raise CompileError("no C++ compiler was found ($CXX, g++, clang++, clang-cl): install g++, or pip install 'splatscope[zig]'")
+    folder, options = source_folder(), flags(compiler, double)
+    suffix = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
+    target = cache_folder() / f"kernels-{'f64' if double else 'f32'}-{_key(compiler, options, folder)}{suffix}"
+    with _build_lock:
+        if not target.exists():
+            _build(compiler, options, folder, target, progress or _say)
+    return target
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _build(compiler: Compiler, options: list[str], folder: Path, target: Path, progress: Progress) -> None:
+    progress(f"Compiling the CPU kernels with {compiler.name}, once for this machine ...")
+    start = time.monotonic()
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+            built = Path(scratch) / target.name
+            output = [f"/Fe:{built}"] if compiler.name.endswith("clang-cl") else ["-o", str(built)]
+            done = subprocess.run([*compiler.command, *options, *(str(folder / s) for s in SOURCES), *output],
+                                  capture_output=True, text=True, cwd=scratch)
+            if done.returncode != 0:
+                raise CompileError(f"{compiler.name} could not compile the CPU kernels:\n{done.stderr.strip() or done.stdout.strip()}")
+            os.replace(built, target)
+    except OSError as error:
+        raise CompileError(f"the kernel cache {target.parent} cannot be written ({error.strerror}): set SPLATSCOPE_CACHE to another folder") from error
+    progress(f"Compiled the CPU kernels in {time.monotonic() - start:.1f} s.")

@@ -12,6 +12,8 @@ PERCENTILES = (1.0, 99.0)
 """The automatic range leaves out this share of outliers at either end."""
 LOG_DECADES = 6.0
 """An automatic logarithmic range spans at most this many decades below its top."""
+LARGEST = 1e37
+"""Ends of a range beyond this would overflow float32 on the way to a colour."""
 _RANGE_SAMPLES = 65_536
 
 
@@ -35,7 +37,7 @@ def normalise(values: np.ndarray, lo: float, hi: float, log: bool = False) -> np
     span = hi - lo
     if not span > 0.0:
         return np.where(np.isnan(values), np.float32(np.nan), np.float32(0.5)).astype(np.float32)
-    return np.clip((values - np.float32(lo)) / np.float32(span), 0.0, 1.0)
+    return (np.clip(values, np.float32(lo), np.float32(hi)) - np.float32(lo)) / np.float32(span)
 
 
 def colorize(values: np.ndarray, colormap: str, lo: float, hi: float, log: bool = False) -> np.ndarray:
@@ -52,7 +54,7 @@ def colorize(values: np.ndarray, colormap: str, lo: float, hi: float, log: bool 
 def auto_range(values: np.ndarray, *, log: bool = False, signed: bool = False) -> tuple[float, float]:
     """(lo, hi) that holds most of the finite values; symmetric around 0 when signed, both > 0 when log.
 
-    (0, 1) where there is no finite value, so that a legend always has two different ends.
+    (0, 1), or (-1, 1) when signed, where there is no finite value.
     """
     flat = np.asarray(values, dtype=np.float32).reshape(-1)
     if flat.size > _RANGE_SAMPLES:
@@ -60,9 +62,9 @@ def auto_range(values: np.ndarray, *, log: bool = False, signed: bool = False) -
     flat = flat[np.isfinite(flat)]
     if log:
         flat = flat[flat > 0.0]
-    if flat.size == 0:
-        return (1e-6, 1.0) if log else (0.0, 1.0)
-    lo, hi = (float(v) for v in np.percentile(flat, PERCENTILES))
+    if flat.size == 0:   # every legend has two different ends
+        return (1e-6, 1.0) if log else (-1.0, 1.0) if signed else (0.0, 1.0)
+    lo, hi = (float(v) for v in np.percentile(np.clip(flat, -LARGEST, LARGEST), PERCENTILES))
     if signed:
         hi = max(abs(lo), abs(hi))
         lo = -hi

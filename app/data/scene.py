@@ -43,6 +43,7 @@ class Scene:
     missing: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     has_alpha: bool = False
+    image_bytes: Callable[[], int] = field(default=int, repr=False)   # pixels that the image cache holds now
 
     @property
     def train(self) -> list[View]:

@@ -41,8 +41,9 @@ class Engine:
         self.signal = threading.Event()
         self.commands: Fifo[Command] = Fifo(self.signal)
         self.view_requests: Latest[ViewRequest] = Latest(self.signal)
-        self.events: Fifo[Event] = Fifo()
-        self.snapshots: Latest[Snapshot] = Latest()
+        self.news = threading.Event()            # set with every event and snapshot, for readers that sleep
+        self.events: Fifo[Event] = Fifo(self.news)
+        self.snapshots: Latest[Snapshot] = Latest(self.news)
 
         self.settings = settings or EngineSettings()
         self.config = config or TrainConfig()    # what the next run starts with

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -77,12 +77,16 @@ class Model:
                 self._activated = trainer.gaussians() if trainer is not None else activate(self.params, self.backend)
         return self._activated
 
-    def render(self, camera: Camera, *, raster: RasterConfig | None = None, background: torch.Tensor | None = None,
-               colors: torch.Tensor | None = None, depth: bool = False, **replaced: Any) -> RenderOutput:
-        """One picture under no_grad. `replaced` exchanges activated fields, e.g. opacities= or scales=, each [N...]."""
-        gaussians = replace(self.gaussians(), **replaced) if replaced else self.gaussians()
+    def image_bytes(self) -> int:
+        """Decoded photographs that are held now."""
+        return self.scene.image_bytes() if self.scene is not None else 0
+
+    def render(self, camera: Camera, *, gaussians: Gaussians | None = None, raster: RasterConfig | None = None,
+               background: torch.Tensor | None = None, colors: torch.Tensor | None = None, depth: bool = False
+               ) -> RenderOutput:
+        """One picture under no_grad, of other Gaussians, rules, background or colours [N,3] where they are given."""
         with torch.no_grad():
-            output = render(gaussians, camera, raster or self.options.raster,
+            output = render(gaussians or self.gaussians(), camera, raster or self.options.raster,
                             background=self.background if background is None else background,
                             sh_degree=self.sh_degree, backend=self.backend, depth=depth, colors=colors)
         bins = output.bins

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from app.data.gaussians import GaussianArrays, LoadedGaussians, read_gaussians, write_gaussians
+from app.data.open import find_run
 from app.data.orient import scene_center, scene_extent, scene_up
 from app.data.scene import Scene, SceneError, View
 from app.engine.background import Report
@@ -41,20 +41,12 @@ def read_path(path: str, open_scene: Callable[[Report], Scene], report: Report) 
     where = Path(path).expanduser()
     if not where.exists():
         raise SceneError(f"{path} does not exist; name a scene folder or a Gaussian PLY")
-    ply = where if where.is_file() and where.suffix.lower() != ".json" else last_ply(where)
-    if ply is not None:
-        return Opened(str(ply), gaussians=read_gaussians(ply))
+    if where.is_file() and where.suffix.lower() != ".json":
+        return Opened(str(where), gaussians=read_gaussians(where))
+    runs = find_run(where)
+    if runs:
+        return Opened(str(runs[-1][1]), gaussians=read_gaussians(runs[-1][1]))
     return Opened(str(where), scene=open_scene(report))
-
-
-def last_ply(folder: Path) -> Path | None:
-    """The PLY of the highest iteration in a run folder (point_cloud/iteration_N/point_cloud.ply), if it is one."""
-    def iteration(path: Path) -> int:
-        found = re.fullmatch(r"iteration_(\d+)", path.parent.name)
-        return int(found[1]) if found else -1
-
-    runs = folder.glob("point_cloud/iteration_*/point_cloud.ply") if folder.is_dir() else ()
-    return max(runs, key=iteration, default=None)
 
 
 def open_work(engine: Engine, path: str) -> Work:
@@ -115,8 +107,9 @@ def describe(model: Model, opened: Opened) -> SceneOpened:
                            quantities=tuple(q for q in quantities() if q.name in STILL_QUANTITIES))
     views = tuple(ViewInfo(view.name, view.camera, view.split) for view in scene.views)
     extent = model.trainer.extent if model.trainer is not None else scene_extent(scene.views)
-    return SceneOpened(opened.path, scene.kind, views, scene_up(scene.views), scene_center(scene.views), float(extent),
-                       tuple(scene.warnings), True, quantities())
+    center = scene_center(scene.views, scene.points)
+    return SceneOpened(opened.path, scene.kind, views, scene_up(scene.views), center, float(extent),
+                       tuple(scene.warnings), quantities=quantities())
 
 
 def _middle(means: np.ndarray) -> tuple[np.ndarray, float]:

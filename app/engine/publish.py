@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.engine.memory import memory_bytes
 from app.messages import Curve, GaussianReport, Histogram, Snapshot
 
 if TYPE_CHECKING:
@@ -154,22 +155,6 @@ class Publisher:
                 self._report = report(model, index, request.camera)
             self._report_of = of
         return self._report
-
-
-def memory_bytes(model: Model) -> dict[str, int]:
-    """Bytes by what they hold (M03); `intersections` are the last drawn picture's, `rss` is the whole process."""
-    from app.training.memory import rss_bytes
-
-    trainer, scene = model.trainer, model.scene
-    if trainer is not None:
-        memory = dict(trainer.state.rows.nbytes)
-    else:
-        memory = {"parameters": sum(t.numel() * t.element_size() for t in model.params.trained().values()), "adam": 0}
-    cache_ = getattr(scene, "cache", None)
-    memory["images"] = int(cache_.nbytes) if cache_ is not None else 0
-    memory["intersections"] = model.intersection_bytes
-    memory["rss"] = rss_bytes() or 0
-    return memory
 
 
 @cache

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.engine.background import Report
+
 
 def _cores() -> int:
     try:
@@ -27,6 +29,12 @@ def _open_scene(path: str, **named: Any) -> Any:
     return open_scene(path, **named)
 
 
+def _load_backend(name: str, report: Report) -> str:
+    from app.engine.work import load_backend
+
+    return load_backend(name, report)
+
+
 @dataclass(frozen=True)
 class EngineSettings:
     backend: str = "auto"
@@ -37,6 +45,7 @@ class EngineSettings:
     debug: bool = False                            # tracebacks on stderr
     make_trainer: Callable[..., Any] = _trainer
     open_scene: Callable[..., Any] = _open_scene
+    load_backend: Callable[[str, Report], str] = _load_backend
 
     def __post_init__(self) -> None:
         if self.threads < 1:

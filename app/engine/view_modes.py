@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 
-from app.colormaps import auto_range, colorize
+from app.colormaps import LARGEST, auto_range, colorize
 from app.data.scene import View
 from app.engine.model import Model
 from app.engine.photographs import Photographs, same_pose
@@ -91,7 +91,7 @@ def truth(sight: Sight) -> Picture:
         image = _image(sight.model.render(sight.camera))
         return Picture(_dimmed(image), note=_NO_PHOTOGRAPH.format("a photograph"))
     picture, inside = photograph
-    return Picture(np.where(inside[..., None], picture, np.float32(BACKDROP)))
+    return Picture(np.where(inside[..., None], picture, np.array(BACKDROP, np.float32)))
 
 
 def contributors_per_pixel(sight: Sight) -> Picture:
@@ -205,7 +205,7 @@ def _photograph(sight: Sight) -> tuple[np.ndarray, np.ndarray] | None:
 def _range(sight: Sight, values: np.ndarray, *, log: bool = False, signed: bool = False) -> tuple[float, float]:
     """The requested range, else an automatic one that follows the values without flickering."""
     wanted = sight.request.value_range
-    if wanted is not None and wanted[1] > wanted[0] and (not log or wanted[0] > 0.0):
+    if wanted is not None and -LARGEST <= wanted[0] < wanted[1] <= LARGEST and (not log or wanted[0] > 0.0):
         return wanted
     lo, hi = auto_range(values, log=log, signed=signed)
     if sight.last_range is not None and (not log or sight.last_range[0] > 0.0):
@@ -242,8 +242,8 @@ def _solid(sight: Sight, *, sigmas: float, shaded: bool, eps2d: float | None = N
     gaussians = model.gaussians()
     visible = gaussians.opacities >= model.options.raster.cutoff   # what training cannot see is not drawn either
     opacities = torch.where(visible, raster.cutoff * math.exp(0.5 * sigmas * sigmas), 0.0).to(gaussians.opacities)
-    replaced = {"opacities": opacities} | ({} if scales is None else {"scales": scales})
-    output = model.render(sight.camera, raster=raster, background=_backdrop(sight), **replaced)
+    solid = replace(gaussians, opacities=opacities, scales=gaussians.scales if scales is None else scales)
+    output = model.render(sight.camera, gaussians=solid, raster=raster, background=_backdrop(sight))
     image = _image(output)
     if not shaded:
         return Picture(image)

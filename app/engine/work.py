@@ -70,7 +70,7 @@ def prepare(engine: Engine) -> Job:
 
     def run() -> Work:
         wanted = engine.settings.backend
-        helper = engine.background(lambda report: load_backend(wanted, report), "prepare")
+        helper = engine.background(lambda report: engine.settings.load_backend(wanted, report), "prepare")
         try:
             engine.backend = yield from helper.wait()
         except ValueError as error:   # the backend asked for cannot run here
@@ -94,7 +94,7 @@ def switch_backend(engine: Engine, name: str) -> Job:
     """Go on with another backend from the next step on."""
 
     def run() -> Work:
-        helper = engine.background(lambda report: load_backend(name, report), "backend")
+        helper = engine.background(lambda report: engine.settings.load_backend(name, report), "backend")
         resolved = yield from helper.wait()
         engine.backend = resolved
         model = engine.model

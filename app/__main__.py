@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib import metadata
+from typing import Annotated
+
+import tyro
 
 from app.commands.errors import guarded
 from app.commands.parsing import UsageError, parse
+from render.config import setting
 
 ABOUT = """Watch a 3D Gaussian splatting scene converge live, and take it apart while it trains.
 
@@ -20,6 +25,14 @@ splatscope doctor                  say what was found here and what will be used
 
 Each command has its own --help. --debug shows the traceback of an error, --version the version.
 A folder that is named like a command is opened as ./NAME."""
+
+
+@dataclass(frozen=True)
+class InfoArgs:
+    path: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PATH")] = setting(
+        "", "A scene's folder, a run's folder or a PLY."
+    )
+    json: bool = setting(False, "Print one JSON object instead of text.")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -71,16 +84,17 @@ def _train(words: list[str]) -> int:
 
 
 def _info(words: list[str]) -> int:
-    from app.commands.info import InfoArgs, run
+    from app.commands.info import run
 
-    return run(
-        parse(
-            InfoArgs,
-            source_as_positional(words),
-            prog="splatscope info",
-            description="Say what a path was recognised as.",
-        )
+    args = parse(
+        InfoArgs,
+        source_as_positional(words),
+        prog="splatscope info",
+        description="Say what a path was recognised as.",
     )
+    if not args.path:
+        raise UsageError("splatscope info needs a path: splatscope info SCENE.")
+    return run(args.path, args.json)
 
 
 def _doctor(words: list[str]) -> int:

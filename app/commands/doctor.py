@@ -20,6 +20,11 @@ from render.config import setting
 MIN_PYCUDA = (2025, 1, 2)
 """The first PyCUDA that builds with CUDA 13."""
 CPU_FLAGS = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512vl", "avx512bw", "neon", "asimd", "sve")
+BACKEND_MEANING = {
+    "cuda": "CUDA kernels on the GPU",
+    "cpu": "compiled C++ kernels on all cores",
+    "reference": "plain PyTorch, slow: the executable definition",
+}
 
 
 @dataclass(frozen=True)
@@ -160,7 +165,7 @@ def installed() -> tuple[dict[str, str], list[str]]:
 def find_cache() -> dict[str, Any]:
     from render.backends import compile as compilation
 
-    folder = Path(compilation.cache_dir())
+    folder = Path(compilation.cache_folder())
     files = [f for f in folder.rglob("*") if f.is_file()] if folder.exists() else []
     parent = next(p for p in (folder, *folder.parents) if p.exists())
     return {
@@ -175,7 +180,8 @@ def what_runs() -> dict[str, Any]:
     """The backend that `auto` means here, asked from the renderer itself."""
     from render.pipeline import resolve_backend
 
-    return {"backend": resolve_backend("auto")}
+    backend = resolve_backend("auto")
+    return {"backend": backend, "meaning": BACKEND_MEANING[backend]}
 
 
 # ---------------------------------------------------------------- what to do
@@ -194,7 +200,7 @@ def advise(report: dict[str, Any]) -> list[str]:
     if not report["cache"]["writable"]:
         advice.append(
             f"The cache folder {report['cache']['path']} is not writable, so kernels are compiled at every start; "
-            "make it writable or set XDG_CACHE_HOME."
+            "make it writable or set SPLATSCOPE_CACHE to another folder."
         )
     if report["display"]["problem"]:
         advice.append(report["display"]["problem"])
@@ -225,7 +231,7 @@ def as_text(report: dict[str, Any]) -> str:
     rows = [
         (
             "Compiler",
-            f"{compiler['name']} {compiler['version'] or ''} ({compiler['path']})" if compiler else "none found",
+            f"{compiler['version'] or compiler['name']}, {compiler['path']}" if compiler else "none found",
         ),
         ("CPU", f"{cpu['model']}, {cpu['cores']} cores usable, {' '.join(cpu['features']) or 'features unknown'}"),
         (
@@ -253,7 +259,7 @@ def as_text(report: dict[str, Any]) -> str:
         ),
         ("Cache", f"{cache['path']} ({cache['files']} files, {cache['bytes'] / 1e6:.1f} MB)"),
         ("Packages", ", ".join(f"{name} {version}" for name, version in report["packages"].items())),
-        ("Will use", f"backend {report['uses']['backend']}"),
+        ("Will use", f"backend {report['uses']['backend']} ({report['uses']['meaning']})"),
     ]
     lines = [f"splatscope {report['splatscope']}, Python {report['python']}, {report['platform']}", ""]
     lines += [f"{name:<9} {text}" for name, text in rows]

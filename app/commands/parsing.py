@@ -27,7 +27,9 @@ def described(cls: type) -> type:
     """
     hints = get_type_hints(cls, include_extras=True)
     rows: list[tuple[str, Any, Any]] = []
-    for field in dataclasses.fields(cls):
+    inherited = {name for base in cls.__mro__[1:] for name in getattr(base, "__annotations__", {})}
+    # a command's own flags are read first, those of the configuration that it extends after them
+    for field in sorted(dataclasses.fields(cls), key=lambda f: f.name in inherited):
         kind: Any = hints[field.name]
         if dataclasses.is_dataclass(kind):
             kind = described(kind)  # type: ignore[arg-type]
@@ -35,7 +37,7 @@ def described(cls: type) -> type:
             continue
         if field.metadata.get("help"):
             kind = Annotated[kind, tyro.conf.arg(help=_help(field.metadata))]
-        if field.default in ("", False, None, ()):
+        if field.default is False or field.default in ("", None, ()):
             # "(default: '')" tells nobody anything: what no value means stands in the help
             kind = Annotated[kind, tyro.conf.arg(help_behavior_hint="")]
         copied: dict[str, Any] = {}
@@ -51,14 +53,13 @@ def described(cls: type) -> type:
 
 def _help(metadata: Any) -> str:
     unit, lo, hi = metadata.get("unit"), metadata.get("lo"), metadata.get("hi")
-    limits = (
-        f" [{lo:g} to {hi:g}{' ' + unit if unit else ''}]"
-        if lo is not None and hi is not None
-        else f" [{unit}]"
-        if unit
-        else ""
-    )
-    return metadata["help"] + limits
+    if lo is None or hi is None:
+        return metadata["help"] + (f" [{unit}]" if unit else "")
+    return f"{metadata['help']} [{_number(lo)} to {_number(hi)}{f' {unit}' if unit else ''}]"
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
 def undescribed(value: Any, cls: type[T]) -> T:
@@ -85,6 +86,7 @@ def parse(cls: type[T], argv: Sequence[str], *, prog: str, description: str) -> 
                 prog=prog,
                 description=description,
                 args=list(argv),
+                use_underscores=True,
                 config=(tyro.conf.FlagCreatePairsOff,),
             )
     except SystemExit as stop:
@@ -92,7 +94,10 @@ def parse(cls: type[T], argv: Sequence[str], *, prog: str, description: str) -> 
             raise
         raise UsageError(f"{_first_sentence(caught.getvalue())} Run `{prog} --help` for the flags.") from None
     sys.stderr.write(caught.getvalue())  # warnings of a parse that went well
-    return undescribed(value, cls)
+    try:
+        return undescribed(value, cls)
+    except ValueError as error:  # a configuration that refuses a value says which and why
+        raise UsageError(f"{error}.") from None
 
 
 def _first_sentence(box: str) -> str:

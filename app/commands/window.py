@@ -9,8 +9,10 @@ from typing import Annotated, Literal
 
 import tyro
 
+from app.commands.parsing import UsageError
 from app.config import TrainConfig
 from app.data.scene import SceneError
+from app.gui.display import display_problem
 from render.config import setting
 
 Backend = Literal["auto", "cuda", "cpu", "reference"]
@@ -48,8 +50,16 @@ def demo_path() -> Path:
     return folder
 
 
+def require_display() -> None:
+    """Say at once that no window can open here, before seconds are spent on loading torch."""
+    problem = display_problem()
+    if problem:
+        raise UsageError(problem)
+
+
 def run(args: WindowArgs) -> int:
     """Open the window and train unless asked to wait."""
+    require_display()
     from app.launch import launch
 
     path = args.path or str(demo_path())
@@ -70,6 +80,7 @@ def run_view(args: ViewArgs) -> int:
         )
     if not Path(args.path).exists():
         raise SceneError(f"{args.path} does not exist; name a Gaussian PLY or a run folder")
+    require_display()
     from app.launch import launch
 
     return launch(args.path, backend=args.backend, trace=args.trace or None, play=False, config=TrainConfig())

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from scipy.spatial import KDTree
 
+from app.data.orient import scene_center
 from app.data.scene import PointCloud, View
 from render.types import Camera, GaussianParams
 
@@ -56,19 +57,6 @@ def params_from_points(points: PointCloud, sh_degree: int, device: str | torch.d
         uids=torch.arange(count, dtype=torch.int64, device=device))
 
 
-def view_axes_center(cameras: Sequence[Camera]) -> np.ndarray:
-    """[3]: the point nearest to all viewing axes (least squares; towards the mean centre where axes are parallel)."""
-    centers = np.stack([camera.center for camera in cameras])
-    normal = 1e-3 * np.eye(3)
-    right = normal @ centers.mean(axis=0)
-    for camera, center in zip(cameras, centers, strict=True):
-        axis = camera.viewmat[2, :3] / np.linalg.norm(camera.viewmat[2, :3])
-        across = np.eye(3) - np.outer(axis, axis)
-        normal += across / len(cameras)
-        right += across @ center / len(cameras)
-    return np.linalg.solve(normal, right)
-
-
 def seen_by(positions: np.ndarray, camera: Camera) -> np.ndarray:
     """Mask [P] of the points inside a camera's picture."""
     x, y, z = (camera.viewmat[:3, :3] @ positions.T + camera.viewmat[:3, 3:4])
@@ -78,14 +66,15 @@ def seen_by(positions: np.ndarray, camera: Camera) -> np.ndarray:
     return (z > camera.near) & (u >= 0) & (u < camera.width) & (v >= 0) & (v < camera.height)
 
 
-def random_points(cameras: Sequence[Camera], count: int, rng: np.random.Generator) -> PointCloud:
+def random_points(views: Sequence[View], count: int, rng: np.random.Generator) -> PointCloud:
     """Grey points, uniform in the box of the cameras around what they look at, in the picture of a quarter of them.
 
     Where hardly any place is, e.g. when the cameras look outwards, the rest lie on random viewing rays, no farther from
     their camera than twice the size of the box.
     """
+    cameras = [view.camera for view in views]
     centers = np.stack([camera.center for camera in cameras])
-    middle = view_axes_center(cameras)
+    middle = scene_center(views)
     reach = float(np.linalg.norm(centers - middle, axis=1).max()) or 1.0
     needed = max(1, math.ceil(len(cameras) / 4))
     found = np.empty((0, 3))
@@ -115,7 +104,7 @@ def initial_params(points: PointCloud | None, views: Sequence[View], *, sh_degre
     """(the first Gaussians, a sentence for the user when they had to be random) (D16)."""
     if points is not None and np.isfinite(points.positions).all(axis=1).any():
         return params_from_points(points, sh_degree, device), None
-    points = random_points([view.camera for view in views], init_points, np.random.default_rng(seed))
+    points = random_points(views, init_points, np.random.default_rng(seed))
     notice = (f"The scene has no points: training starts from {len(points.positions):,} random ones "
               "inside what the cameras see.")
     return params_from_points(points, sh_degree, device), notice

@@ -46,14 +46,6 @@ def peak_rss_bytes() -> int | None:
     return int(peak) * (1 if sys.platform == "darwin" else 1024)
 
 
-def rss_bytes() -> int | None:
-    """The resident size of this process now; None where the system does not tell."""
-    statm = Path("/proc/self/statm")
-    if not statm.exists():
-        return None
-    return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 def default_cap(free_bytes: int) -> int:
     """The largest number of Gaussians that half of the free memory holds (F11)."""
     return max(1000, free_bytes // 2 // BYTES_PER_GAUSSIAN)

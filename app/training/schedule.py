@@ -13,8 +13,8 @@ INTERVAL_POWER = 0.5
 STOP_POWER = 0.85
 RULE = ("Schedules are written for 30 000 iterations. For a run of M < 30 000, with r = M/30 000, the start of "
         "densification and every interval (densify, opacity reset, SH degree) shrink by r^0.5, the end of "
-        "densification by r^0.85, and opacities are reset only while densification goes on, never in the last quarter "
-        "of the run. The learning rate of the means always decays over M.")
+        "densification by r^0.85; in the last quarter of such a run nothing is densified and no opacity is reset. "
+        "The learning rate of the means always decays over M.")
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,7 @@ class Schedule:
         return iteration <= self.stop
 
     def resets(self, iteration: int) -> bool:
-        return (iteration % self.reset_every == 0 and iteration <= self.stop
-                and (iteration <= 0.75 * self.length or self.length >= REFERENCE_ITERATIONS))
+        return iteration <= self.stop and iteration % self.reset_every == 0
 
     def sh_degree(self, iteration: int, highest: int) -> int:
         """The SH degree in use at an iteration: one more every `sh_every`."""
@@ -55,6 +54,7 @@ def resolve(config: TrainConfig) -> Schedule:
     ratio = min(1.0, config.schedule_length / REFERENCE_ITERATIONS)
     interval = ratio ** INTERVAL_POWER
     densify = config.densify
+    latest = round(0.75 * config.schedule_length) if ratio < 1.0 else densify.stop
 
     def scaled(value: int, factor: float) -> int:
         return max(1, round(value * factor))
@@ -62,7 +62,7 @@ def resolve(config: TrainConfig) -> Schedule:
     return Schedule(
         length=config.schedule_length,
         start=scaled(densify.start, interval) if densify.start else 0,
-        stop=scaled(densify.stop, ratio ** STOP_POWER) if densify.stop else 0,
+        stop=min(scaled(densify.stop, ratio ** STOP_POWER), latest) if densify.stop else 0,
         every=scaled(densify.every, interval),
         reset_every=scaled(densify.reset_every, interval),
         sh_every=scaled(config.sh_every, interval))

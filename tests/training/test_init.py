@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from app.data.scene import PointCloud
+from app.data.scene import PointCloud, View
 from app.training.init import (
     MIN_SQUARED_DISTANCE,
     SH_C0,
@@ -15,7 +15,6 @@ from app.training.init import (
     params_from_points,
     random_points,
     seen_by,
-    view_axes_center,
 )
 from tests.training.tiny import make_scene, ring
 
@@ -77,14 +76,11 @@ def test_D16_a_scene_with_points_says_nothing():
 
 
 def test_random_points_of_a_single_camera_and_of_outward_cameras_are_seen():
-    one = ring(1)
+    one = make_scene(views=1).views
     points = random_points(one, 200, np.random.default_rng(0)).positions.astype(float)
-    assert len(points) == 200 and seen_by(points, one[0]).all()
+    assert len(points) == 200 and seen_by(points, one[0].camera).all()
     outward = [type(c)(np.diag([-1.0, 1, -1, 1]) @ c.viewmat, c.K, c.width, c.height) for c in ring(8)]
-    points = random_points(outward, 200, np.random.default_rng(0)).positions.astype(float)
+    views = [View(str(i), camera, lambda: np.zeros((48, 48, 3), np.uint8)) for i, camera in enumerate(outward)]
+    points = random_points(views, 200, np.random.default_rng(0)).positions.astype(float)
     assert len(points) == 200
     assert sum(seen_by(points, camera) for camera in outward).min() >= 1
-
-
-def test_view_axes_center_is_where_a_ring_of_cameras_looks():
-    assert view_axes_center(ring(7)) == pytest.approx(np.zeros(3), abs=0.05)

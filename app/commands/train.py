@@ -1,0 +1,96 @@
+"""`splatscope train SCENE -m OUT`: graphdeco's flag names where it has one, and every TrainConfig setting."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from app.commands.parsing import UsageError
+from app.config import TrainConfig
+from app.engine.options import OptionError, coerce, flatten
+from render.config import setting
+
+Backend = Literal["auto", "cuda", "cpu", "reference"]
+EVAL_EVERY = 8
+
+
+@dataclass(frozen=True)
+class TrainArgs(TrainConfig):
+    """Train a scene without a window."""
+
+    source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SCENE")] = setting(
+        "", "Folder of a COLMAP or transforms.json scene; -s SCENE is understood too.")
+    model_path: Annotated[str, tyro.conf.arg(aliases=["-m"], metavar="OUT")] = setting(
+        "", "Folder for the results: point_cloud/iteration_N/point_cloud.ply, cameras.json, results.json.")
+    resolution: Annotated[int, tyro.conf.arg(aliases=["-r"])] = setting(
+        -1, "1, 2, 4 or 8 divides the size of the images, more is a width in px; -1 = at most 1600 px wide.")
+    long_side: int = setting(0, "Longer side of the images in px instead of a resolution; 0 = no limit.", unit="px")
+    images: str = setting("", "Folder of the images, where it is not called images.")
+    eval: bool = setting(False, "Hold out every 8th view, or the test views of the files, and measure on them.")
+    test_iterations: tuple[int, ...] = setting((), "Also measure at these iterations (with --eval).")
+    save_iterations: tuple[int, ...] = setting((), "Also save at these iterations; the last is always saved.")
+    backend: Backend = setting("auto", "What renders: auto takes the fastest that runs here.")
+    threads: int = setting(0, "CPU threads; 0 = all.", lo=0, hi=256)
+    quiet: bool = setting(False, "No progress bar and no summary.")
+
+
+def config_of(args: TrainArgs) -> TrainConfig:
+    """The training configuration in the flags. Raises UsageError naming a value that cannot be."""
+    config = TrainConfig(**{f.name: getattr(args, f.name) for f in fields(TrainConfig)})
+    for path, value in flatten(config).items():
+        try:
+            coerce(path, value)
+        except OptionError as error:
+            raise UsageError(f"--{error}.") from None
+    if args.threads < 0:
+        raise UsageError(f"--threads is {args.threads}; it must be a number of threads, or 0 for all.")
+    if config.sh_degree > 3:
+        raise UsageError(f"--sh_degree is {config.sh_degree}; choose 0, 1, 2 or 3.")
+    return config
+
+
+def run(args: TrainArgs) -> int:
+    """Train; returns the exit code. SceneError and UsageError carry one sentence for whoever calls."""
+    if not args.source:
+        raise UsageError("splatscope train needs a scene: splatscope train SCENE -m OUT.")
+    if not args.model_path:
+        raise UsageError("splatscope train needs a folder for the results: -m OUT.")
+    config = config_of(args)
+    out = Path(args.model_path)
+
+    # the slow imports come after the flags are known to be right
+    from app.data.open import open_scene
+    from app.training.run import prepare_output, train_headless
+    from app.training.trainer import TrainingStopped
+
+    prepare_output(out)
+    scene = open_scene(args.source, resolution=args.resolution, long_side=args.long_side, images=args.images or None,
+                       eval_every=EVAL_EVERY if args.eval else 0)
+    for sentence in scene.warnings:
+        say(sentence)
+    try:
+        results = train_headless(scene, config, out, backend=args.backend, threads=args.threads, quiet=args.quiet,
+                                 test_iterations=args.test_iterations, save_iterations=args.save_iterations)
+    except TrainingStopped as stopped:
+        say(str(stopped))
+        return 1
+    if not args.quiet:
+        print(summary(results, out))
+    return 0
+
+
+def summary(results: dict, out: Path) -> str:
+    """Two lines for the terminal."""
+    held_out = "no held-out views" if results["psnr"] is None else (
+        f"held-out PSNR {results['psnr']:.2f} dB, SSIM {results['ssim']:.4f} over {results['test_views']} views")
+    return (f"{held_out}; {results['gaussians']:,} Gaussians, {results['seconds']:.1f} s training, "
+            f"{results['iterations_per_second']:.1f} it/s on {results['backend']}\n"
+            f"written to {out}")
+
+
+def say(sentence: str) -> None:
+    print(f"splatscope: {sentence}", file=sys.stderr)

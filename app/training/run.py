@@ -1,0 +1,180 @@
+"""A training run without a window: a progress bar, and files as graphdeco names them."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from app.config import TrainConfig
+from app.data.atomic import write_atomic
+from app.data.cameras_json import write_cameras_json
+from app.data.gaussians import GaussianArrays, write_gaussians
+from app.data.scene import Scene, SceneError
+from app.training.evaluate import Evaluation, evaluate
+from app.training.memory import peak_rss_bytes
+from app.training.trainer import StepReport, Trainer
+from render.types import GaussianParams
+
+SMOOTHING = 0.05
+"""Share of the newest step in the loss and PSNR that the bar shows: single views differ by several dB."""
+
+
+@dataclass
+class Progress:
+    """The bar, and the sentences that must not tear it apart. Everything goes to stderr."""
+
+    total: int
+    quiet: bool
+    loss: float = math.nan
+    psnr: float = math.nan
+    bar: tqdm = field(init=False)
+
+    def __post_init__(self) -> None:
+        terminal = sys.stderr.isatty()
+        self.bar = tqdm(total=self.total, disable=self.quiet, file=sys.stderr, unit="it", dynamic_ncols=terminal,
+                        mininterval=0.2 if terminal else 5.0, desc="training")
+
+    def step(self, report: StepReport) -> None:
+        for name in ("loss", "psnr"):
+            old, new = getattr(self, name), getattr(report, name)
+            setattr(self, name, new if math.isnan(old) else old + SMOOTHING * (new - old))
+        if not self.quiet:
+            self.bar.set_postfix_str(f"loss {self.loss:.4f}, PSNR {self.psnr:.2f} dB, {report.gaussians:,} Gaussians",
+                                     refresh=False)
+        self.bar.update()
+
+    def say(self, sentence: str) -> None:
+        tqdm.write(f"splatscope: {sentence}", file=sys.stderr)
+
+
+def prepare_output(folder: Path) -> None:
+    """Make the output folder and see that it can be written, before anything is computed. Raises SceneError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise SceneError(f"{folder} cannot be written ({(error.strerror or str(error)).lower()}); "
+                         "choose another folder with -m") from None
+
+
+def set_threads(count: int) -> int:
+    """Threads of the kernels and of torch; 0 = as many as this process may use. Returns how many."""
+    if count <= 0:
+        count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    from render.backends.cpu import set_threads as set_kernel_threads
+
+    torch.set_num_threads(count)
+    set_kernel_threads(count)
+    return count
+
+
+def arrays_of(params: GaussianParams) -> GaussianArrays:
+    """The raw parameters as files hold them."""
+    return GaussianArrays(**{name: tensor.detach().cpu().numpy().astype(np.float32)
+                             for name, tensor in params.trained().items()})
+
+
+def save_point_cloud(trainer: Trainer, out: Path) -> tuple[Path, int]:
+    """Write point_cloud/iteration_N/point_cloud.ply; returns it and how many non-finite rows were left out (C06)."""
+    path = out / "point_cloud" / f"iteration_{trainer.iteration}" / "point_cloud.ply"
+    return path, write_gaussians(path, arrays_of(trainer.params))
+
+
+def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str = "auto", threads: int = 0,
+                   test_iterations: Collection[int] = (), save_iterations: Collection[int] = (),
+                   quiet: bool = False) -> dict[str, Any]:
+    """Train to the end and write the PLY, cameras.json and results.json under `out`; returns the results.
+
+    The last iteration is always saved, and evaluated when the scene has held-out views. `seconds` is training alone:
+    loading, evaluation and saving are not in it. Raises SceneError for input that cannot be used, and
+    TrainingStopped after saving the last good parameters.
+    """
+    prepare_output(out)
+    threads = set_threads(threads)
+    trainer = Trainer(scene, config, backend=backend)
+    progress = Progress(config.iterations, quiet)
+    write_cameras_json(out / "cameras.json", scene.views)
+    evaluation: Evaluation | None = None
+    history: list[dict[str, float]] = []
+    seconds = 0.0
+    try:
+        while trainer.iteration < config.iterations:
+            began = time.perf_counter()
+            try:
+                report = trainer.step()
+            except RuntimeError:
+                if trainer.iteration:
+                    save_point_cloud(trainer, out)
+                raise
+            seconds += time.perf_counter() - began
+            progress.step(report)
+            while trainer.notices:
+                progress.say(trainer.notices.popleft())
+            last = trainer.iteration == config.iterations
+            if scene.test and (last or trainer.iteration in test_iterations):
+                evaluation = evaluate(trainer, with_lpips=last)
+                history.append({"iteration": trainer.iteration, "psnr": evaluation.psnr, "ssim": evaluation.ssim})
+                if not last:
+                    progress.say(f"iteration {trainer.iteration}: held-out PSNR {evaluation.psnr:.2f} dB, "
+                                 f"SSIM {evaluation.ssim:.4f}")
+            if last or trainer.iteration in save_iterations:
+                path, dropped = save_point_cloud(trainer, out)
+                if dropped:
+                    progress.say(f"{dropped:,} Gaussians were not finite and are not in {path}")
+    finally:
+        progress.bar.close()
+    results = summarise(trainer, evaluation, history, seconds, threads, progress)
+    text = json.dumps(results, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    write_atomic(out / "results.json", lambda stream: stream.write(text.encode()))
+    return results
+
+
+def summarise(trainer: Trainer, evaluation: Evaluation | None, history: list[dict[str, float]], seconds: float,
+              threads: int, progress: Progress) -> dict[str, Any]:
+    """What results.json holds; what could not be measured is null, with the reason beside it."""
+    results: dict[str, Any] = {"psnr": None, "ssim": None, "lpips": None, "views": []}
+    if evaluation is None:
+        results["reason"] = "no held-out views: use --eval, or the scene is too small to hold any out"
+    else:
+        views = [asdict(view) for view in evaluation.views]
+        results |= {"psnr": evaluation.psnr, "ssim": evaluation.ssim, "lpips": evaluation.lpips, "views": views}
+        if evaluation.lpips is None:
+            results["lpips_reason"] = evaluation.lpips_missing
+            for view in views:
+                del view["lpips"]
+    return results | {
+        "history": history,
+        "train_loss": progress.loss, "train_psnr": progress.psnr,
+        "iterations": trainer.iteration, "seconds": seconds,
+        "iterations_per_second": trainer.iteration / seconds if seconds else None,
+        "gaussians": len(trainer.params), "peak_rss_bytes": peak_rss_bytes(),
+        "backend": trainer.backend, "threads": threads, "seed": trainer.config.seed,
+        "train_views": len(trainer.views), "test_views": len(trainer.scene.test),
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """What computed the results."""
+    found = {"python": platform.python_version(), "platform": platform.platform()}
+    for name in ("splatscope", "torch", "numpy", "scipy", "pycolmap", "pillow"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed as a package"
+    return found

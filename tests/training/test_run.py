@@ -1,0 +1,154 @@
+"""Headless training: files, figures and refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from plyfile import PlyData
+
+from app.commands.parsing import UsageError
+from app.commands.train import TrainArgs, config_of, run
+from app.config import DensifyConfig, TrainConfig
+from app.data.gaussians import read_gaussians
+from app.data.scene import SceneError
+from app.training import run as run_module
+from app.training.run import arrays_of, prepare_output, train_headless
+from app.training.trainer import Trainer, TrainingStopped
+from tests.training.tiny import make_scene
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_writes_ply_cameras_and_results(tmp_path, capsys):
+    scene = make_scene(8, test_every=4)
+    config = TrainConfig(iterations=12, sh_degree=1)
+    results = train_headless(scene, config, tmp_path / "データ ä é", backend="reference", threads=1,
+                             test_iterations=(5,), save_iterations=(7,))
+    out = tmp_path / "データ ä é"
+    assert sorted(p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file()) == [
+        "cameras.json", "point_cloud/iteration_12/point_cloud.ply", "point_cloud/iteration_7/point_cloud.ply",
+        "results.json"]
+    written = json.loads((out / "results.json").read_text(encoding="utf-8"))
+    assert written == json.loads(json.dumps(results))
+    assert written["psnr"] == pytest.approx(np.mean([view["psnr"] for view in written["views"]]))
+    assert written["ssim"] == pytest.approx(np.mean([view["ssim"] for view in written["views"]]))
+    assert [view["name"] for view in written["views"]] == [view.name for view in scene.test]
+    assert written["lpips"] is None and written["lpips_reason"]
+    assert written["iterations"] == 12 and written["backend"] == "reference"
+    assert written["iterations_per_second"] == pytest.approx(12 / written["seconds"])
+    assert written["gaussians"] == len(read_gaussians(out / "point_cloud/iteration_12/point_cloud.ply").gaussians)
+    assert written["peak_rss_bytes"] > 10_000_000 and written["versions"]["torch"]
+    assert [entry["iteration"] for entry in written["history"]] == [5, 12]
+    assert "held-out PSNR" in capsys.readouterr().err
+
+
+def test_ply_holds_the_raw_parameters_in_graphdeco_layout(tmp_path):
+    trainer = Trainer(make_scene(), TrainConfig(iterations=5, sh_degree=2, densify=DensifyConfig(strategy="none")),
+                      backend="reference")
+    for _ in range(3):
+        trainer.step()
+    path, dropped = run_module.save_point_cloud(trainer, tmp_path)
+    vertex = PlyData.read(path)["vertex"]
+    assert dropped == 0 and path.parent.name == "iteration_3" and len(vertex) == 60
+    params = trainer.params
+    assert np.array_equal(np.stack([vertex[k] for k in "xyz"], 1), params.means.detach().numpy())
+    assert np.array_equal(vertex["opacity"], params.logit_opacities.detach().numpy())
+    assert np.array_equal(vertex["scale_1"], params.log_scales.detach().numpy()[:, 1])
+    assert np.array_equal(vertex["rot_0"], params.quats.detach().numpy()[:, 0])
+    assert np.array_equal(vertex["f_rest_8"], params.shN.detach().numpy()[:, 0, 1])   # 8 bands of red, then green's first
+    assert arrays_of(params).sh_degree == 2
+
+
+def test_without_held_out_views_the_scores_are_null_with_the_reason(tmp_path):
+    results = train_headless(make_scene(3), TrainConfig(iterations=2), tmp_path, backend="reference", quiet=True)
+    assert results["psnr"] is None and results["ssim"] is None and "--eval" in results["reason"]
+    json.dumps(results, allow_nan=False)
+
+
+def test_quiet_says_nothing(tmp_path, capsys):
+    train_headless(make_scene(3), TrainConfig(iterations=2), tmp_path, backend="reference", quiet=True)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_N16_the_last_good_parameters_are_saved_when_training_stops(tmp_path, monkeypatch):
+    real = Trainer.step
+
+    def step(self):
+        if self.iteration == 3:
+            raise TrainingStopped("Training stopped at iteration 4: the loss is nan.")
+        return real(self)
+
+    monkeypatch.setattr(Trainer, "step", step)
+    with pytest.raises(TrainingStopped):
+        train_headless(make_scene(3), TrainConfig(iterations=9), tmp_path, backend="reference", quiet=True)
+    assert (tmp_path / "point_cloud/iteration_3/point_cloud.ply").is_file()
+    assert not (tmp_path / "results.json").exists()
+
+
+# ------------------------------------------------------------------ refusals
+
+def test_an_output_that_cannot_be_written_is_refused_before_anything_is_computed(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(SceneError, match=r"file.*cannot be written.*choose another folder with -m"):
+        prepare_output(tmp_path / "file")
+    with pytest.raises(SceneError, match="cannot be written"):
+        prepare_output(tmp_path / "file" / "below")
+    monkeypatch.setattr(run_module, "Trainer", lambda *a, **k: pytest.fail("training began"))
+    with pytest.raises(SceneError):
+        train_headless(make_scene(2), TrainConfig(iterations=1), tmp_path / "file", backend="reference")
+
+
+@pytest.mark.parametrize(("flags", "sentence"), [
+    ({"iterations": 0}, "--iterations is 0; it must be at least 1."),
+    ({"sh_degree": 4}, "--sh_degree is 4; choose 0, 1, 2 or 3."),
+    ({"micro_batch": 0}, "--micro_batch is 0; it must be at least 1."),
+    ({"threads": -1}, "--threads is -1"),
+    ({"lambda_dssim": float("nan")}, "--lambda_dssim is nan"),
+    ({"source": ""}, "needs a scene"),
+    ({"model_path": ""}, "-m OUT"),
+])
+def test_impossible_flags_are_one_sentence(flags, sentence, tmp_path):
+    with pytest.raises(UsageError) as error:
+        run(TrainArgs(**{"source": "x", "model_path": str(tmp_path / "out"), **flags}))
+    assert sentence in str(error.value) and str(error.value).count(".") <= 3
+    assert not (tmp_path / "out").exists()
+
+
+def test_flags_become_the_configuration():
+    args = TrainArgs(source="x", model_path="y", iterations=7, white_background=True,
+                     densify=DensifyConfig(absgrad=True))
+    config = config_of(args)
+    assert type(config) is TrainConfig
+    assert (config.iterations, config.white_background, config.densify.absgrad) == (7, True, True)
+
+
+def train_command(*words: str, **env: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "app", "train", *words], cwd=ROOT, capture_output=True, text=True,
+                          timeout=120, env=os.environ | env)
+
+
+def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path):
+    for words in (["no such folder", "-m", str(tmp_path / "a")], [str(tmp_path), "-m", str(tmp_path / "b")]):
+        done = train_command(*words)
+        assert done.returncode == 2, done.stderr
+        assert "Traceback" not in done.stderr and done.stderr.count("\n") == 1 and words[0] in done.stderr
+        assert not (tmp_path / words[2] / "results.json").exists()
+
+
+@pytest.mark.skipif(not os.environ.get("SPLATSCOPE_TEST_DATA"), reason="needs the real scenes: SPLATSCOPE_TEST_DATA")
+def test_command_trains_a_real_scene(tmp_path):
+    scene = Path(os.environ["SPLATSCOPE_TEST_DATA"]) / "scenes" / "kermit"
+    done = train_command("-s", str(scene), "-m", str(tmp_path), "--iterations", "60", "--eval", "--long_side", "160",
+                         "--densify.every", "200", "--test_iterations", "30", "50")
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert len(results["views"]) == 2 and results["psnr"] > 12 and results["iterations"] == 60
+    assert results["history"][-1]["psnr"] > results["history"][0]["psnr"]
+    assert "held-out PSNR" in done.stdout and "undistorted" in done.stderr
+    assert len(PlyData.read(tmp_path / "point_cloud/iteration_60/point_cloud.ply")["vertex"]) == results["gaussians"]

@@ -72,7 +72,7 @@ def open_scene(path: str | Path, *, resolution: int = -1, long_side: int = 0, ev
         progress(1.0, f"{len(views)} views")
     located = listing.located
     return Scene(str(path), listing.kind, views, listing.points, listing.camera_models(),
-                 located.missing + located.unreadable, warnings, notice is not None)
+                 located.missing + located.unreadable, warnings, notice is not None, image_bytes=lambda: cache.nbytes)
 
 
 def recognise(path: str | Path) -> Recognised:

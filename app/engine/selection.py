@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import torch
@@ -46,8 +46,8 @@ def _still_report(model: Model, index: int, camera: Camera) -> GaussianReport:
 
     params, gaussians = model.params, model.gaussians()
     with torch.no_grad():
-        one = replace(gaussians, **{name: getattr(gaussians, name)[index:index + 1]
-                                    for name in ("means", "quats", "scales", "opacities", "sh")})
+        rows = {f.name: getattr(gaussians, f.name) for f in fields(gaussians)}
+        one = replace(gaussians, **{name: value[index:index + 1] for name, value in rows.items() if value is not None})
         projected = project(one, camera, model.options.raster, model.backend)
     on_screen = float(projected.extents[0, 0]) > 0
     ellipse = np.concatenate([projected.means2d[0].numpy(), projected.conics[0].numpy()]) if on_screen else None

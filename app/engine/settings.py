@@ -29,7 +29,7 @@ def _open_scene(path: str, **named: Any) -> Any:
     return open_scene(path, **named)
 
 
-def _load_backend(name: str, report: Report) -> str:
+def _load_backend(name: str, report: Report) -> Any:
     from app.engine.work import load_backend
 
     return load_backend(name, report)
@@ -45,7 +45,7 @@ class EngineSettings:
     debug: bool = False                            # tracebacks on stderr
     make_trainer: Callable[..., Any] = _trainer
     open_scene: Callable[..., Any] = _open_scene
-    load_backend: Callable[[str, Report], str] = _load_backend
+    load_backend: Callable[[str, Report], Any] = _load_backend
 
     def __post_init__(self) -> None:
         if self.threads < 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,20 +38,28 @@ def set_threads(count: int) -> None:
     """Kernel threads and PyTorch's own."""
     import torch
 
-    try:
-        from render.backends import cpu
-    except ImportError:
-        pass
-    else:
-        cpu.set_threads(count)
+    from render.backends import cpu
+
+    cpu.set_threads(count)
     torch.set_num_threads(count)
 
 
 # ---------------------------------------------------------------- the renderer
 
 
-def load_backend(name: str, report: Report) -> str:
-    """Import what is heavy, compile what is missing; the backend that `name` stands for. Runs in a helper thread."""
+@dataclass(frozen=True)
+class Ready:
+    """A backend that can run; `instead` says why it is not the one that was hoped for."""
+
+    name: str
+    instead: str = ""
+
+
+def load_backend(name: str, report: Report) -> Ready:
+    """Import what is heavy and compile what is missing for a backend or "auto". Runs in a helper thread.
+
+    Raises ValueError, one sentence, when a backend asked for by name cannot run here.
+    """
     report(0.0, "loading PyTorch")
     import torch  # noqa: F401
 
@@ -59,10 +68,24 @@ def load_backend(name: str, report: Report) -> str:
     import app.engine.view_modes
     import app.training.evaluate
     import app.training.probes  # noqa: F401
+    from render.backends import cpu
+    from render.backends.compile import CompileError
     from render.pipeline import resolve_backend
 
-    report(0.5, "getting the kernels ready; a first start compiles them")
-    return resolve_backend(name)
+    report(0.4, "loading the kernels")
+    resolved = resolve_backend(name)
+    if resolved == "cpu":
+        try:
+            cpu.prepare(lambda text: report(0.5, text))
+        except CompileError as error:
+            first, _, rest = str(error).partition("\n")
+            print(rest, file=sys.stderr, flush=True)   # the window has no room for a compiler's output
+            if name != "auto":
+                raise ValueError(f"backend {name} cannot run here: {first}") from error
+            return Ready("reference", first)
+    if name == "auto" and resolved == "reference":
+        return Ready("reference", "no C++ compiler was found: install g++ or clang++, or pip install 'splatscope[zig]'")
+    return Ready(resolved)
 
 
 def prepare(engine: Engine) -> Job:
@@ -72,22 +95,20 @@ def prepare(engine: Engine) -> Job:
         wanted = engine.settings.backend
         helper = engine.background(lambda report: engine.settings.load_backend(wanted, report), "prepare")
         try:
-            engine.backend = yield from helper.wait()
+            ready = yield from helper.wait()
         except ValueError as error:   # the backend asked for cannot run here
-            engine.backend = "reference"
-            engine.notice(f"{error}; the reference renderer runs instead, slowly.", "error", aloud=True)
-        else:
-            say_fallback(engine, wanted)
+            ready = Ready("reference", str(error))
+        engine.backend = ready.name
+        say_fallback(engine, ready)
         engine.emit(ConfigChanged(flatten(engine.config)))
 
     return Job(PREPARING, run())
 
 
-def say_fallback(engine: Engine, wanted: str) -> None:
-    """A slow renderer that nobody asked for is said aloud, with the way out."""
-    if wanted == "auto" and engine.backend == "reference":
-        engine.notice("No C++ compiler was found, so the plain PyTorch renderer runs, slowly; install g++ or clang++, "
-                      "or the Python package ziglang (pip install 'splatscope[zig]').", "warning", aloud=True)
+def say_fallback(engine: Engine, ready: Ready) -> None:
+    """A slow renderer that nobody asked for is said aloud, in the window and on stderr."""
+    if ready.instead:
+        engine.notice(f"The plain PyTorch renderer runs, slowly, because {ready.instead}.", "warning", aloud=True)
 
 
 def switch_backend(engine: Engine, name: str) -> Job:
@@ -95,8 +116,8 @@ def switch_backend(engine: Engine, name: str) -> Job:
 
     def run() -> Work:
         helper = engine.background(lambda report: engine.settings.load_backend(name, report), "backend")
-        resolved = yield from helper.wait()
-        engine.backend = resolved
+        ready = yield from helper.wait()
+        resolved = engine.backend = ready.name
         model = engine.model
         if model is not None:
             model.fixed_backend = resolved
@@ -104,7 +125,7 @@ def switch_backend(engine: Engine, name: str) -> Job:
                 model.trainer.set_backend(resolved)
             model.moved()
         engine.stage_ms.clear()
-        say_fallback(engine, name)
+        say_fallback(engine, ready)
         engine.notice(f"The backend is now {resolved}.")
 
     return Job(SWITCHING, run())

@@ -13,6 +13,7 @@ from app.config import TrainConfig
 from app.data.scene import Scene
 from app.engine.loop import Engine
 from app.engine.settings import EngineSettings
+from app.engine.work import Ready
 from app.messages import Densified
 from app.training.trainer import StepReport, Trainer
 from tests.training.tiny import make_scene
@@ -50,7 +51,7 @@ def trainer_class(**attributes) -> type[QuickTrainer]:
 def quick_settings(**changes) -> EngineSettings:
     """Everything quick: a tiny scene whatever the path, no imports to wait for, steps that cost nothing."""
     settings = EngineSettings(backend="reference", threads=2, make_trainer=QuickTrainer, open_scene=open_tiny,
-                              load_backend=lambda name, report: "reference")
+                              load_backend=lambda name, report: Ready(name))
     return replace(settings, **changes)
 
 

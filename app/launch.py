@@ -1,0 +1,41 @@
+"""The window and the engine put together, and taken apart in the order that Dear PyGui survives."""
+
+from __future__ import annotations
+
+import sys
+
+from app import messages as m
+from app.config import TrainConfig
+from app.engine.loop import Engine
+from app.engine.settings import EngineSettings
+
+SWITCH_INTERVAL = 0.001
+"""Seconds after which a thread that holds Python's lock gives it up: the window's frame waits for the engine's Python
+code at most this long a time, instead of the default 5 ms."""
+
+
+def launch(path: str | None, *, backend: str = "auto", trace: str | None = None, play: bool = True,
+           config: TrainConfig | None = None, resolution: int = -1, long_side: int = 0, eval_every: int = 8,
+           threads: int = 0, debug: bool = False) -> int:
+    """Open the window on a scene folder, a run or a PLY (None = nothing yet) and return its exit code.
+
+    The engine loads and compiles while the window comes up. On the way out: the engine stops and is joined, then the
+    window's context is destroyed, then helper threads are waited for (G14).
+    Raises SceneError or another one-sentence error when there is no display or a file cannot be written.
+    """
+    from app.gui.window import run_window  # Dear PyGui: only for those who open a window
+
+    chosen = {"threads": threads} if threads else {}
+    settings = EngineSettings(backend=backend, resolution=resolution, long_side=long_side, eval_every=eval_every,
+                              debug=debug, **chosen)
+    engine = Engine(config, settings)
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    if path is not None:
+        engine.commands.put(m.OpenScene(path, play))
+    engine.start()
+    try:
+        return run_window(engine.commands, engine.view_requests, engine.events, engine.snapshots,
+                          trace=trace, on_close=engine.close, title="Splatscope")
+    finally:
+        engine.close()
+        engine.join_helpers()

@@ -1,0 +1,197 @@
+"""Everything a key or a button can do, once: the table below is the keyboard, the help page and the tooltips."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.gui import camera_controls as controls
+from app.gui.preferences import Preferences
+from app.gui.view_model import ViewModel
+from app.gui.view_state import MODE_LABELS, ViewState
+from app.messages import (
+    VIEW_MODES,
+    CancelJob,
+    Command,
+    Evaluate,
+    OpenScene,
+    Pause,
+    Play,
+    Reset,
+    Select,
+    SetBackend,
+    Step,
+    ViewMode,
+)
+
+
+@dataclass(frozen=True)
+class Shortcut:
+    key: str          # as dpg.mvKey_<key>
+    action: str       # name of a method of Actions
+    shown: str
+    help: str
+    ctrl: bool = False
+    argument: str | None = None
+
+
+SHORTCUTS: tuple[Shortcut, ...] = (
+    Shortcut("Spacebar", "toggle_play", "Space", "Train or pause"),
+    Shortcut("N", "step", "N", "One training step"),
+    Shortcut("O", "open", "Ctrl+O", "Open a scene", ctrl=True),
+    Shortcut("E", "evaluate", "Ctrl+E", "Measure the held-out views", ctrl=True),
+    Shortcut("O", "toggle_error", "O", "Error map on and off"),
+    Shortcut("G", "toggle_truth", "G", "Ground truth on and off"),
+    *(Shortcut(str(i + 1), "set_mode", str(i + 1), MODE_LABELS[mode], argument=mode)
+      for i, mode in enumerate(VIEW_MODES)),
+    Shortcut("Open_Brace", "previous_view", "[", "Previous scene view"),
+    Shortcut("Close_Brace", "next_view", "]", "Next scene view"),
+    Shortcut("F", "focus", "F", "Focus the selection, else the scene"),
+    Shortcut("U", "set_up", "U", "Set up from this view"),
+    Shortcut("L", "level", "L", "Take the tilt out of the camera"),
+    Shortcut("C", "toggle_frusta", "C", "Camera frusta on and off"),
+    Shortcut("X", "toggle_axes", "X", "World axes on and off"),
+    Shortcut("I", "toggle_inspector", "I", "Inspector on and off"),
+    Shortcut("P", "toggle_plots", "P", "Plots on and off"),
+    Shortcut("H", "toggle_help", "H, F1", "This page"),
+    Shortcut("F1", "toggle_help", "", ""),
+    Shortcut("Escape", "escape", "Esc", "Close, or clear the selection"),
+)
+MOUSE: tuple[tuple[str, str], ...] = (
+    ("Left drag", "Orbit around the focus"),
+    ("Shift + left drag, middle drag", "Pan"),
+    ("Right drag", "Look around"),
+    ("Wheel", "Nearer, farther"),
+    ("W A S D, Q E", "Fly; with Shift faster"),
+    ("Click", "Select the Gaussian of largest weight"),
+)
+
+
+class Actions:
+    """Methods named in SHORTCUTS. Windows (help, open) register what shows them; nothing here draws."""
+
+    def __init__(self, model: ViewModel, view: ViewState, preferences: Preferences, send: Callable[[Command], None],
+                 clock: Callable[[], float]) -> None:
+        self.model, self.view, self.preferences, self._send, self.clock = model, view, preferences, send, clock
+        self.on_open: Callable[[], None] = _nothing
+        self.on_help: Callable[[], None] = _nothing
+        self.on_escape: Callable[[], bool] = _refuse   # True when something was closed
+        self.on_layout: Callable[[], None] = _nothing
+
+    def notify(self, text: str, level: str = "info") -> None:
+        self.model.notify(text, level, self.clock())
+
+    # ------------------------------------------------------------------------------------------ training
+    def toggle_play(self) -> None:
+        if not self.model.can_train:
+            return
+        self._send(Pause() if self.model.playing else Play())
+
+    def step(self) -> None:
+        if self.model.can_train:
+            self._send(Step(1))
+
+    def reset(self) -> None:
+        if self.model.can_train:
+            self._send(Reset())
+
+    def evaluate(self) -> None:
+        if self.model.can_train:
+            self._send(Evaluate())
+
+    def cancel(self) -> None:
+        self._send(CancelJob())
+
+    def set_backend(self, name: str) -> None:
+        self._send(SetBackend(name))
+
+    def open(self) -> None:
+        self.on_open()
+
+    def open_path(self, path: str) -> None:
+        self._send(OpenScene(path))
+
+    # ------------------------------------------------------------------------------------------ view
+    def set_mode(self, mode: ViewMode) -> None:
+        self._tell(self.view.set_mode(mode))
+
+    def toggle_error(self) -> None:
+        self._tell(self.view.toggle_mode("error"))
+
+    def toggle_truth(self) -> None:
+        self._tell(self.view.toggle_mode("truth"))
+
+    def previous_view(self) -> None:
+        self.view.step_view(-1)
+
+    def next_view(self) -> None:
+        self.view.step_view(1)
+
+    def focus(self) -> None:
+        rig, selected = self.view.rig, self.model.snapshot.selected
+        if rig is None:
+            return
+        if selected is not None and "means" in selected.parameters:
+            point = np.asarray(selected.parameters["means"], dtype=np.float64).reshape(-1)[:3]
+            scales = selected.activated.get("scales")
+            near = 12.0 * float(np.max(scales)) if scales is not None else rig.distance
+            distance = min(rig.distance, max(near, 0.15 * rig.extent))
+            self.view.move(controls.focus_on(rig, point, distance), self.clock())
+        else:
+            self.view.move(controls.focus_on(rig, self.view.center), self.clock())
+
+    def set_up(self) -> None:
+        up = self.view.set_up_from_view(self.clock())
+        if up is None or self.model.scene is None:
+            return
+        self.preferences.scene_up[self.model.scene.path] = [float(x) for x in up]
+        self.notify("Up is now the up of this picture; it is remembered for this scene.")
+
+    def level(self) -> None:
+        if self.view.rig is not None:
+            self.view.move(controls.level(self.view.rig), self.clock())
+
+    def select_at(self, camera: object, x: float, y: float) -> None:
+        self._send(Select(camera=camera, x=x, y=y))  # type: ignore[arg-type]
+
+    def select_uid(self, uid: int) -> None:
+        self._send(Select(uid=uid))
+
+    def clear_selection(self) -> None:
+        self._send(Select())
+
+    # ------------------------------------------------------------------------------------------ window
+    def toggle_frusta(self) -> None:
+        self.preferences.frusta = not self.preferences.frusta
+
+    def toggle_axes(self) -> None:
+        self.preferences.axes = not self.preferences.axes
+
+    def toggle_inspector(self) -> None:
+        self.preferences.show_inspector = not self.preferences.show_inspector
+        self.on_layout()
+
+    def toggle_plots(self) -> None:
+        self.preferences.show_plots = not self.preferences.show_plots
+        self.on_layout()
+
+    def toggle_help(self) -> None:
+        self.on_help()
+
+    def escape(self) -> None:
+        if not self.on_escape() and self.model.snapshot.selected is not None:
+            self.clear_selection()
+
+    def _tell(self, sentence: str | None) -> None:
+        if sentence:
+            self.notify(sentence, "warning")
+
+
+def _nothing() -> None:
+    pass
+
+
+def _refuse() -> bool:
+    return False

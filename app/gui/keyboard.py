@@ -1,0 +1,48 @@
+"""Keys to actions. A key that a text field wants, or that merely repeats, does nothing here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app.gui.actions import SHORTCUTS, Shortcut
+from app.gui.toolkit import dpg
+from app.gui.widgets import Ui
+
+REPEATING = frozenset({"step", "next_view", "previous_view"})
+
+
+class Keyboard:
+    def __init__(self, ui: Ui, touched: Callable[[], None]) -> None:
+        self._ui, self._touched = ui, touched
+        self._held: set[int] = set()
+        self._bound: dict[int, list[Shortcut]] = {}
+
+    def build(self, registry: int) -> None:
+        for shortcut in SHORTCUTS:
+            self._bound.setdefault(int(getattr(dpg, "mvKey_" + shortcut.key)), []).append(shortcut)
+        dpg.add_key_press_handler(callback=self._on_press, parent=registry)
+        dpg.add_key_release_handler(callback=self._on_release, parent=registry)
+
+    def typing(self) -> bool:
+        return any(dpg.is_item_active(item) for item in self._ui.typing)
+
+    @staticmethod
+    def ctrl() -> bool:
+        return bool(dpg.is_key_down(dpg.mvKey_LControl) or dpg.is_key_down(dpg.mvKey_RControl))
+
+    def _on_press(self, sender: int, key: int) -> None:
+        self._touched()
+        repeated = key in self._held
+        self._held.add(key)
+        if self.typing() and key != dpg.mvKey_Escape:
+            return
+        ctrl = self.ctrl()
+        for shortcut in self._bound.get(key, ()):
+            if shortcut.ctrl is not ctrl or (repeated and shortcut.action not in REPEATING):
+                continue
+            action = getattr(self._ui.actions, shortcut.action)
+            action() if shortcut.argument is None else action(shortcut.argument)
+
+    def _on_release(self, sender: int, key: int) -> None:
+        self._touched()
+        self._held.discard(key)

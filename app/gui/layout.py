@@ -1,0 +1,105 @@
+"""Where everything stands: pure arithmetic on the window's size, the scale and the user's splitters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from app.gui.preferences import Preferences
+
+Splitter = Literal["left", "right", "bottom"]
+TOP, STATUS, GAP = 44, 26, 4
+MIN_LEFT, MIN_RIGHT, MIN_BOTTOM = 200, 300, 120
+MIN_VIEW_WIDTH, MIN_VIEW_HEIGHT = 260, 160
+GRAB = 4  # px beside a boundary where a press takes hold of it
+
+
+@dataclass(frozen=True)
+class Rect:
+    x: int
+    y: int
+    width: int
+    height: int
+
+    def contains(self, x: float, y: float) -> bool:
+        return self.x <= x < self.x + self.width and self.y <= y < self.y + self.height
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Rectangles in px; a hidden part has width or height 0."""
+
+    top: Rect
+    left: Rect
+    view: Rect
+    bottom: Rect
+    right: Rect
+    status: Rect
+    scale: float
+
+    def splitter_at(self, x: float, y: float) -> Splitter | None:
+        """The boundary under the pointer."""
+        grab = GRAB * self.scale
+        if not self.left.y <= y < self.status.y:
+            return None
+        if abs(x - (self.left.x + self.left.width + 0.5 * GAP * self.scale)) <= grab:
+            return "left"
+        if self.right.width and abs(x - (self.right.x - 0.5 * GAP * self.scale)) <= grab:
+            return "right"
+        inside = self.view.x <= x < self.view.x + self.view.width
+        if self.bottom.height and inside and abs(y - (self.bottom.y - 0.5 * GAP * self.scale)) <= grab:
+            return "bottom"
+        return None
+
+    def boundary(self, splitter: Splitter) -> Rect:
+        """The line to highlight."""
+        gap = max(2, round(GAP * self.scale))
+        if splitter == "left":
+            return Rect(self.left.x + self.left.width, self.left.y, gap, self.left.height)
+        if splitter == "right":
+            return Rect(self.right.x - gap, self.right.y, gap, self.right.height)
+        return Rect(self.view.x, self.bottom.y - gap, self.view.width, gap)
+
+
+def compute(width: int, height: int, scale: float, preferences: Preferences) -> Layout:
+    """Everything placed in a window of width x height px. The viewport keeps its minimum before the panels do."""
+    def px(value: float) -> int:
+        return round(value * scale)
+
+    gap = px(GAP)
+    body_y = px(TOP) + gap
+    body_height = max(height - body_y - px(STATUS) - gap, px(MIN_VIEW_HEIGHT))
+    spare = width - px(MIN_VIEW_WIDTH) - 2 * gap
+    right_width = 0
+    if preferences.show_inspector:
+        right_width = max(0, min(px(preferences.right), spare - px(MIN_LEFT)))
+        right_width = max(right_width, min(px(MIN_RIGHT), max(spare - px(MIN_LEFT), 0)))
+    left_width = max(px(MIN_LEFT), min(px(preferences.left), spare - right_width))
+    view_x = left_width + gap
+    right_x = width - right_width
+    view_width = max(16, right_x - view_x - (gap if right_width else 0))
+    bottom_height = 0
+    if preferences.show_plots:
+        bottom_height = max(0, min(px(preferences.bottom), body_height - px(MIN_VIEW_HEIGHT) - gap))
+    view_height = max(16, body_height - bottom_height - (gap if bottom_height else 0))
+    return Layout(
+        top=Rect(0, 0, width, px(TOP)),
+        left=Rect(0, body_y, left_width, body_height),
+        view=Rect(view_x, body_y, view_width, view_height),
+        bottom=Rect(view_x, body_y + view_height + gap, view_width, bottom_height),
+        right=Rect(right_x, body_y, right_width, body_height),
+        status=Rect(0, body_y + body_height + gap, width, px(STATUS)),
+        scale=scale)
+
+
+def drag(splitter: Splitter, x: float, y: float, layout: Layout, preferences: Preferences) -> None:
+    """Moves a boundary to the pointer, within the minimum sizes; compute() does the rest."""
+    scale = layout.scale
+    if splitter == "left":
+        preferences.left = max(MIN_LEFT, min(round(x / scale), 520))
+    elif splitter == "right":
+        end = layout.right.x + layout.right.width
+        preferences.right = max(MIN_RIGHT, min(round((end - x) / scale), 720))
+    else:
+        end = layout.bottom.y + layout.bottom.height
+        preferences.bottom = max(MIN_BOTTOM, min(round((end - y) / scale), 600))

@@ -1,0 +1,118 @@
+"""Open: a path to type or paste, recent scenes, the bundled demo, and a folder browser where the toolkit has a sound one."""
+
+from __future__ import annotations
+
+import sys
+from importlib import resources
+from pathlib import Path
+
+from app.gui.theme import Palette
+from app.gui.toolkit import dpg
+from app.gui.widgets import Ui, button, heading, label, put, show
+
+WIDTH, HEIGHT = 620, 380
+
+
+def demo_path() -> Path | None:
+    """The bundled demo scene, where it is installed."""
+    path = Path(str(resources.files("assets"))) / "demo"
+    return path if path.exists() else None
+
+
+class OpenDialog:
+    title = "Open"
+
+    def __init__(self, ui: Ui) -> None:
+        self.ui = ui
+        self.shown = False
+
+    def build(self, parent: int) -> None:
+        ui = self.ui
+        with dpg.window(show=False, label="Open a scene", modal=False, no_collapse=True, no_resize=True, width=ui.px(WIDTH),
+                        height=ui.px(HEIGHT), on_close=self.close, no_saved_settings=True) as window:
+            label(ui, "A COLMAP or transforms.json folder, a run of `splatscope train`, or a PLY.", Palette.muted)
+            with dpg.group(horizontal=True):
+                browse = not sys.platform.startswith("win")  # G24: the toolkit's browser breaks on names there
+                self._path = int(dpg.add_input_text(hint="Path", width=ui.px(WIDTH - 24 - 84 - (96 if browse else 0)),
+                                                    on_enter=True, callback=self._on_path))
+                ui.typing.append(self._path)
+                button(ui, "Open", self._on_path, "Load it and start training", width=78, theme=ui.theme.primary)
+                if browse:
+                    button(ui, "Browse", self._on_browse, "Look for a folder", width=84)
+            self._complaint = label(ui, "", Palette.bad, wrap=ui.px(WIDTH - 30))
+            heading(ui, "Bundled")
+            self._demo = button(ui, "Demo scene", self._on_demo, "The scene that comes with Splatscope", width=-1)
+            heading(ui, "Recent")
+            self._recent = int(dpg.add_child_window(height=-1, border=False))
+        self.window = int(window)
+        dpg.bind_item_theme(window, ui.theme.floating)
+        with dpg.file_dialog(show=False, directory_selector=True, width=ui.px(640), height=ui.px(420), modal=True,
+                             callback=self._on_browsed, cancel_callback=self._on_browse_cancelled) as dialog:
+            pass
+        self._dialog = int(dialog)
+
+    def update(self) -> None:
+        pass
+
+    def open(self) -> None:
+        """Show it in the middle, with the recent scenes of now."""
+        ui = self.ui
+        dpg.delete_item(self._recent, children_only=True)
+        for path in ui.preferences.recent:
+            item = dpg.add_button(label=_shortened(path, 68), parent=self._recent, callback=self._on_recent, user_data=path,
+                                  width=-1)
+            dpg.bind_item_theme(item, ui.theme.flat)
+        if not ui.preferences.recent:
+            dpg.add_text("Nothing was opened yet.", parent=self._recent, color=Palette.faint)
+        show(self._demo, demo_path() is not None)
+        put(self._complaint, "")
+        show(self._complaint, False)
+        width, height = dpg.get_viewport_client_width(), dpg.get_viewport_client_height()
+        dpg.configure_item(self.window, show=True, pos=(max(0, (width - ui.px(WIDTH)) // 2),
+                                                        max(0, (height - ui.px(HEIGHT)) // 3)))
+        dpg.focus_item(self._path)
+        self.shown = True
+
+    def close(self) -> None:
+        dpg.configure_item(self.window, show=False)
+        self.shown = False
+
+    def _accept(self, text: str) -> None:
+        path = Path(text.strip().strip('"').strip("'")).expanduser()
+        if not text.strip():
+            complaint = "Type the path of a scene folder, a run or a PLY."
+        elif not path.exists():
+            complaint = f"There is nothing at {path}; check the path."
+        else:
+            self.close()
+            self.ui.actions.open_path(str(path.absolute()))
+            return
+        put(self._complaint, complaint)
+        show(self._complaint, True)
+
+    def _on_path(self) -> None:
+        self._accept(dpg.get_value(self._path))
+
+    def _on_recent(self, sender: int, value: object, path: str) -> None:
+        self._accept(path)
+
+    def _on_demo(self) -> None:
+        path = demo_path()
+        if path is not None:
+            self._accept(str(path))
+
+    def _on_browse(self) -> None:
+        self.close()
+        dpg.show_item(self._dialog)
+
+    def _on_browsed(self, sender: int, data: dict[str, str]) -> None:
+        self.open()
+        dpg.set_value(self._path, data["file_path_name"])
+        self._accept(data["file_path_name"])
+
+    def _on_browse_cancelled(self) -> None:
+        self.open()
+
+
+def _shortened(text: str, length: int) -> str:
+    return text if len(text) <= length else "…" + text[-(length - 1):]

@@ -1,0 +1,136 @@
+"""Curves of the run: loss, quality, count. They follow the run until the user zooms; a double click follows again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.gui.theme import Color, Palette
+from app.gui.toolkit import dpg
+from app.gui.widgets import Ui
+from app.messages import Curve
+
+POINTS = 600  # G20: drawing cost grows with the points, and no plot here is wider than this many px
+
+
+def decimate(x: np.ndarray, y: np.ndarray, limit: int = POINTS) -> tuple[np.ndarray, np.ndarray]:
+    """At most `limit` points that keep the minimum and maximum of every stretch, so that no spike disappears."""
+    if len(x) <= limit:
+        return np.asarray(x, np.float64), np.asarray(y, np.float64)
+    buckets = limit // 2
+    edges = np.linspace(0, len(x), buckets + 1).astype(int)
+    keep = []
+    for start, end in zip(edges[:-1], edges[1:]):
+        part = y[start:end]
+        keep += sorted({start + int(np.argmin(part)), start + int(np.argmax(part))})
+    index = np.asarray(keep)
+    return np.asarray(x[index], np.float64), np.asarray(y[index], np.float64)
+
+
+@dataclass
+class Series:
+    curve: str
+    item: int
+
+
+@dataclass
+class PlotView:
+    item: int
+    x: int
+    y: int
+    log: bool
+    series: list[Series]
+    follow: bool = True
+
+
+class PlotsPanel:
+    title = "Plots"
+
+    def __init__(self, ui: Ui) -> None:
+        self.ui = ui
+        self._version = self._densified = -1
+        self._plots: list[PlotView] = []
+
+    def build(self, parent: int) -> None:
+        with dpg.group(horizontal=True, parent=parent, horizontal_spacing=self.ui.px(4)):
+            self._add("Loss", (("loss", "loss", Palette.accent),), log=True)
+            self._add("PSNR  [dB]", (("train_psnr", "train", Palette.accent), ("test_psnr", "held-out", Palette.second)),
+                      log=False)
+            self._add("Gaussians", (("count", "count", Palette.accent),), log=False)
+        count = self._plots[2]
+        self._events = int(dpg.add_inf_line_series([], parent=count.y))
+        self._resets = int(dpg.add_inf_line_series([], parent=count.y))
+        dpg.bind_item_theme(self._events, self.ui.theme.series((*Palette.muted[:3], 70), 1.0))
+        dpg.bind_item_theme(self._resets, self.ui.theme.series((*Palette.second[:3], 150), 1.0))
+
+    def _add(self, title: str, curves: tuple[tuple[str, str, Color], ...], *, log: bool) -> None:
+        ui = self.ui
+        with dpg.plot(label=title, width=10, height=10, no_menus=True, no_mouse_pos=True, no_box_select=True) as plot:
+            if len(curves) > 1:
+                dpg.add_plot_legend(location=dpg.mvPlot_Location_SouthEast)
+            x = dpg.add_plot_axis(dpg.mvXAxis, no_highlight=True)
+            scale = dpg.mvPlotScale_Log10 if log else dpg.mvPlotScale_Linear
+            with dpg.plot_axis(dpg.mvYAxis, no_highlight=True, scale=scale) as y:
+                series = []
+                for curve, text, color in curves:
+                    item = int(dpg.add_line_series([], [], label=text))
+                    dpg.bind_item_theme(item, ui.theme.series(color))
+                    series.append(Series(curve, item))
+        dpg.bind_item_font(plot, ui.theme.small)
+        self._plots.append(PlotView(int(plot), int(x), int(y), log, series))
+
+    def layout(self, width: int, height: int) -> None:
+        inner = width - 2 * self.ui.px(6) - 2 * self.ui.px(4)
+        for view in self._plots:
+            dpg.configure_item(view.item, width=max(60, inner // 3), height=max(60, height - 2 * self.ui.px(4)))
+
+    def update(self) -> None:
+        model = self.ui.model
+        if model.curves_version != self._version:
+            self._version = model.curves_version
+            for view in self._plots:
+                self._show(view, model.curves)
+        if model.densified_version != self._densified:
+            self._densified = model.densified_version
+            dpg.set_value(self._events, [[float(e.iteration) for e in model.densified if not e.reset][-200:]])
+            dpg.set_value(self._resets, [[float(e.iteration) for e in model.densified if e.reset][-200:]])
+
+    def _show(self, view: PlotView, curves: dict[str, Curve]) -> None:
+        lo, hi, end = np.inf, -np.inf, 1.0
+        for series in view.series:
+            curve = curves.get(series.curve)
+            if curve is None or not len(curve.x):
+                dpg.set_value(series.item, [[], []])
+                continue
+            good = np.isfinite(curve.y) & (curve.y > 0 if view.log else True)
+            x, y = decimate(np.asarray(curve.x)[good], np.asarray(curve.y)[good])
+            dpg.set_value(series.item, [x, y])
+            if len(y):
+                lo, hi, end = min(lo, float(y.min())), max(hi, float(y.max())), max(end, float(x[-1]))
+        if view.follow and hi >= lo:
+            if view.log:
+                limits = lo / 1.2, hi * 1.2
+            else:
+                pad = 0.06 * (hi - lo) or max(abs(hi) * 0.05, 1.0)
+                limits = lo - pad, hi + pad
+            dpg.set_axis_limits(view.x, 0.0, end * 1.02)
+            dpg.set_axis_limits(view.y, *limits)
+
+    # ------------------------------------------------------------------------------------------ zoom
+    def hovered(self) -> bool:
+        return any(dpg.is_item_hovered(v.item) for v in self._plots)
+
+    def take_over(self) -> None:
+        """The user wheels or drags in a plot: leave its axes to them."""
+        for view in self._plots:
+            if view.follow and dpg.is_item_hovered(view.item):
+                view.follow = False
+                dpg.set_axis_limits_auto(view.x)
+                dpg.set_axis_limits_auto(view.y)
+
+    def follow_again(self) -> None:
+        for view in self._plots:
+            if dpg.is_item_hovered(view.item):
+                view.follow = True
+                self._version = -1

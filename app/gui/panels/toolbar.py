@@ -1,0 +1,158 @@
+"""The bar on top: transport, progress, the figures that are always shown, and the doors to the rest."""
+
+from __future__ import annotations
+
+import math
+
+from app.gui import formatting
+from app.gui.theme import Palette
+from app.gui.toolkit import dpg
+from app.gui.widgets import Ui, button, label, put, relabel, text_width, tooltip
+from render.config import BACKENDS
+
+BACKEND_HELP = {
+    "auto": "The fastest that works here.", "cuda": "Kernels on the NVIDIA GPU.",
+    "cpu": "Compiled SIMD kernels on the processor.", "reference": "Plain PyTorch: slow, and the definition of right."}
+
+BAR_HEIGHT = 28
+
+
+class Toolbar:
+    title = "Toolbar"
+
+    def __init__(self, ui: Ui) -> None:
+        self.ui = ui
+        self._width = -1
+        self._playing: bool | None = None
+        self._can: bool | None = None
+        self._colored = ""
+        self._bar_width, self._bar_key = 0, None
+
+    def build(self, parent: int) -> None:
+        ui, act = self.ui, self.ui.actions
+        with dpg.group(horizontal=True, parent=parent, horizontal_spacing=ui.px(6)):
+            self._play = button(ui, "▶  Train", act.toggle_play, "Train or pause  (Space)", width=92, theme=ui.theme.primary)
+            self._step = button(ui, "Step", act.step, "One training step, then pause  (N)", width=50)
+            self._reset = button(ui, "Reset", self._ask_reset, "Back to iteration 0 of the same scene", width=56)
+            dpg.add_spacer(width=ui.px(2))
+            with dpg.group() as bar:
+                self._bar = int(dpg.add_drawlist(ui.px(200), ui.px(BAR_HEIGHT)))
+        for item in (self._play, self._step, self._reset):
+            dpg.configure_item(item, height=ui.px(28))
+        tooltip(ui, int(bar), "Iteration of all iterations, and the time left at the present rate")
+        self._figures(parent)
+        self._doors(parent)
+        self._confirm()
+
+    def _figures(self, parent: int) -> None:
+        ui = self.ui
+        self._columns: list[tuple[int, int]] = []
+        self._values: dict[str, int] = {}
+        figures = (("rate", "Speed", "Training steps per second, smoothed", 76),
+                   ("gaussians", "Gaussians", "How many Gaussians there are now; the cap is in the training panel", 80),
+                   ("memory", "Memory", "Resident memory of this process; the parts are in the training panel", 74),
+                   ("backend", "Backend", "What renders and trains, and where. Click to choose.", 150))
+        for name, text, tip, width in figures:
+            with dpg.group(parent=parent) as column:
+                label(ui, text, Palette.faint, small=True)
+                value = int(dpg.add_text(formatting.NONE))
+            dpg.bind_item_theme(column, ui.theme.tight)
+            tooltip(ui, int(column), tip)
+            self._columns.append((int(column), width))
+            self._values[name] = value
+        for item in (self._values["backend"],):
+            with dpg.popup(item, mousebutton=dpg.mvMouseButton_Left):
+                for backend in BACKENDS:
+                    entry = dpg.add_menu_item(label=backend, callback=self._on_backend, user_data=backend)
+                    tooltip(ui, int(entry), BACKEND_HELP[backend])
+
+    def _doors(self, parent: int) -> None:
+        ui, act = self.ui, self.ui.actions
+        with dpg.group(horizontal=True, parent=parent, horizontal_spacing=ui.px(4)) as doors:
+            for text, callback, tip, width in (
+                    ("Open", act.open, "Open a scene folder, a run or a PLY  (Ctrl+O)", 54),
+                    ("Evaluate", act.evaluate, "Measure PSNR and SSIM on the held-out views now  (Ctrl+E)", 74),
+                    ("?", act.toggle_help, "Keys, mouse and settings  (H)", 28)):
+                item = button(ui, text, callback, tip, width=width)
+                dpg.configure_item(item, height=ui.px(28))
+        self._doors_group, self._doors_width = int(doors), 54 + 74 + 28 + 8
+
+    def layout(self, width: int) -> None:
+        """Figures and doors stand at the right, the progress bar takes the rest."""
+        ui = self.ui
+        self._width = width
+        x = width - ui.px(self._doors_width + 10)
+        dpg.configure_item(self._doors_group, pos=(x, ui.px(8)))
+        for column, column_width in reversed(self._columns):
+            x -= ui.px(column_width)
+            dpg.configure_item(column, pos=(x, ui.px(4)))
+        left = ui.px(92 + 50 + 56 + 2 + 8 + 5 * 6)
+        self._bar_width = max(ui.px(80), x - left - ui.px(12))
+        dpg.configure_item(self._bar, width=self._bar_width)
+        self._bar_key = None
+
+    def update(self) -> None:
+        model, snapshot = self.ui.model, self.ui.model.snapshot
+        if model.playing is not self._playing:
+            self._playing = model.playing
+            relabel(self._play, "❚❚  Pause" if model.playing else "▶  Train")
+        if model.can_train is not self._can:
+            self._can = model.can_train
+            for item in (self._play, self._step, self._reset):
+                dpg.configure_item(item, enabled=self._can)
+                dpg.bind_item_theme(item, 0 if not self._can else self.ui.theme.primary if item == self._play else 0)
+        self._draw_bar(round(model.fraction, 4), model.progress_text or model.state_text)
+        put(self._values["rate"], formatting.rate(snapshot.steps_per_second) if model.playing else formatting.NONE)
+        put(self._values["gaussians"], formatting.count(snapshot.gaussians))
+        rss = snapshot.memory.get("rss", math.nan)
+        put(self._values["memory"], formatting.NONE if math.isnan(rss) else formatting.size(rss))
+        where = f"{snapshot.backend} · {snapshot.device}" if snapshot.device and snapshot.device != snapshot.backend \
+            else snapshot.backend
+        put(self._values["backend"], where or formatting.NONE)
+        if snapshot.backend != self._colored:
+            self._colored = snapshot.backend
+            slow = snapshot.backend == "reference"
+            dpg.configure_item(self._values["backend"], color=Palette.second if slow else Palette.text)
+
+    def _draw_bar(self, fraction: float, text: str) -> None:
+        if self._bar_key == (fraction, text):
+            return
+        self._bar_key = (fraction, text)
+        px, width = self.ui.px, self._bar_width
+        dpg.delete_item(self._bar, children_only=True)
+        for share, color in ((1.0, Palette.raised), (fraction, Palette.accent_dim)):
+            if share * width >= 1:
+                dpg.draw_rectangle((0, 0), (share * width, px(BAR_HEIGHT)), fill=color, color=Palette.clear,
+                                   rounding=px(3), parent=self._bar)
+        size = px(13)
+        dpg.draw_text(((width - text_width(text, size)) / 2, px(BAR_HEIGHT) / 2 - 0.58 * size), text, color=Palette.text,
+                      size=size, parent=self._bar)
+
+    def _on_backend(self, sender: int, value: object, name: str) -> None:
+        self.ui.actions.set_backend(name)
+
+    # A reset throws training away, so it asks once.
+    def _confirm(self) -> None:
+        ui = self.ui
+        with dpg.window(show=False, no_title_bar=True, no_resize=True, no_move=True, autosize=True, popup=True) as window:
+            label(ui, "Throw this run away and start at iteration 0?", Palette.text)
+            with dpg.group(horizontal=True):
+                button(ui, "Reset", self._on_reset, "Cannot be undone", width=80, theme=ui.theme.danger)
+                button(ui, "Keep", self._on_keep, "Nothing happens", width=80)
+        self._confirm_window = int(window)
+        dpg.bind_item_theme(window, ui.theme.floating)
+
+    def _ask_reset(self) -> None:
+        if self.ui.model.snapshot.iteration == 0:
+            self.ui.actions.reset()
+            return
+        dpg.configure_item(self._confirm_window, pos=(self.ui.px(100), self.ui.px(42)), show=True)
+
+    def _on_reset(self) -> None:
+        dpg.configure_item(self._confirm_window, show=False)
+        self.ui.actions.reset()
+
+    def _on_keep(self) -> None:
+        dpg.configure_item(self._confirm_window, show=False)
+
+

@@ -1,0 +1,66 @@
+"""The training figures: loss, quality, schedule, memory by part."""
+
+from __future__ import annotations
+
+import math
+
+from app.gui import formatting
+from app.gui.theme import Palette
+from app.gui.toolkit import dpg
+from app.gui.widgets import Rows, Ui, button, heading, put, show
+
+MEMORY = (("parameters", "Parameters"), ("adam", "Adam state"), ("images", "Images"),
+          ("intersections", "Intersections"), ("rss", "Process"))
+
+
+class TrainingPanel:
+    title = "Training"
+
+    def __init__(self, ui: Ui) -> None:
+        self.ui = ui
+
+    def build(self, parent: int) -> None:
+        ui = self.ui
+        with dpg.group(parent=parent):
+            heading(ui, "Training", first=True)
+            self._scene = int(dpg.add_text("", color=Palette.muted, wrap=0))
+            rows = self._rows = Rows(ui, 96)
+            rows.add("state", "State", "What the engine is doing")
+            rows.add("loss", "Loss", "Loss of the last step, on one photograph")
+            rows.add("psnr", "PSNR", "Of the last training photograph, before the update")
+            rows.add("test", "Held-out", "PSNR and SSIM of the held-out views at the last evaluation")
+            rows.add("gaussians", "Gaussians", "Count now, and the cap that densification never exceeds")
+            rows.add("sh", "SH degree", "Active spherical-harmonics degree; it rises with the iterations")
+            rows.add("window", "Densify", "First and last iteration that may densify, with the schedule applied")
+            rows.add("threads", "Threads", "Kernel threads that training may use now; dragging leaves one to the window")
+            self._cancel = button(ui, "Cancel", ui.actions.cancel, "Stop the long job that runs now")
+            heading(ui, "Memory")
+            self._memory = Rows(ui, 96)
+            for name, text in MEMORY:
+                self._memory.add(name, text)
+
+    def update(self) -> None:
+        model, s, rows = self.ui.model, self.ui.model.snapshot, self._rows
+        scene = model.scene
+        if scene is not None:
+            name = scene.path.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1]
+            train = sum(v.split == "train" for v in scene.views)
+            put(self._scene, f"{name}  ({scene.kind})\n{train} training, {len(scene.views) - train} held-out views")
+        job = model.job
+        rows.put("state", f"{job.fraction:.0%} {job.name}" if job is not None else model.state_text)
+        show(self._cancel, job is not None)
+        rows.put("loss", formatting.number(s.loss, 4))
+        rows.put("psnr", formatting.decibel(s.psnr))
+        tested = model.evaluated
+        rows.put("test", formatting.NONE if tested is None or math.isnan(tested.psnr)
+                 else f"{tested.psnr:.2f} dB  {tested.ssim:.4f}")
+        cap = f" / {formatting.count(s.cap)}" if s.cap else ""
+        rows.put("gaussians", formatting.count(s.gaussians) + cap)
+        limit = model.config.get("sh_degree")
+        rows.put("sh", f"{s.sh_degree} of {limit}" if limit is not None else str(s.sh_degree))
+        first, last = s.densify_window
+        rows.put("window", f"{formatting.count(first)} to {formatting.count(last)}" if last else formatting.NONE)
+        rows.put("threads", str(s.threads) if s.threads else formatting.NONE)
+        for name, _ in MEMORY:
+            value = s.memory.get(name)
+            self._memory.put(name, formatting.NONE if value is None else formatting.size(value))

@@ -1,0 +1,107 @@
+"""What the window remembers between runs: layout, recent scenes, view choices, the up direction of each scene."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+RECENT_LIMIT = 10
+SCALES = (1.0, 1.25, 1.5, 1.75, 2.0)
+
+
+@dataclass
+class Preferences:
+    """Plain values only, so that the JSON stays readable by its owner."""
+
+    ui_scale: float = 1.0
+    width: int = 1280
+    height: int = 720
+    left: int = 236            # unscaled px of the left column
+    right: int = 344           # unscaled px of the inspector
+    bottom: int = 164          # unscaled px of the plots
+    show_inspector: bool = True
+    show_plots: bool = True
+    frusta: bool = False
+    axes: bool = True
+    quantity: str = "mean2d_grad"
+    inspector_tab: str = "densify"
+    recent: list[str] = field(default_factory=list)
+    scene_up: dict[str, list[float]] = field(default_factory=dict)
+
+    def remember_scene(self, path: str) -> None:
+        """Most recent first, each once."""
+        self.recent = [path, *(p for p in self.recent if p != path)][:RECENT_LIMIT]
+
+
+def default_path() -> Path:
+    """The preferences file of this user on this system."""
+    import platformdirs
+    return Path(platformdirs.user_config_dir("splatscope", appauthor=False)) / "window.json"
+
+
+def load(path: Path) -> tuple[Preferences, str | None]:
+    """(preferences, complaint). A missing file is the defaults; an unreadable one too, with a sentence to show."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return Preferences(), None
+    except (OSError, UnicodeDecodeError) as error:
+        return Preferences(), f"The preferences in {path} cannot be read ({error}); defaults are in force."
+    try:
+        stored = json.loads(text)
+        if not isinstance(stored, dict):
+            raise ValueError("not a JSON object")
+    except ValueError as error:
+        return Preferences(), f"The preferences in {path} are not valid JSON ({error}); defaults are in force."
+    return _merged(stored), None
+
+
+def save(preferences: Preferences, path: Path) -> None:
+    """Atomic: a crash leaves the old file or the new one, never half of one. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(dataclasses.asdict(preferences), file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def scale_from(environ: dict[str, str] | os._Environ[str], preferences: Preferences) -> tuple[float, str | None]:
+    """(scale, complaint): SPLATSCOPE_UI_SCALE wins over the stored preference; both stay within 1 and 2."""
+    text = environ.get("SPLATSCOPE_UI_SCALE", "")
+    value, complaint = preferences.ui_scale, None
+    if text:
+        try:
+            value = float(text.rstrip("%")) / (100.0 if text.endswith("%") else 1.0)
+        except ValueError:
+            complaint = f"SPLATSCOPE_UI_SCALE is {text!r}; give a number between 1 and 2, such as 1.5."
+    return min(max(value, SCALES[0]), SCALES[-1]), complaint
+
+
+def _merged(stored: dict[str, Any]) -> Preferences:
+    """Known keys of the right type win over defaults; unknown or damaged ones are dropped."""
+    preferences = Preferences()
+    for f in dataclasses.fields(Preferences):
+        default = getattr(preferences, f.name)
+        value = stored.get(f.name, default)
+        if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        if type(value) is type(default):
+            setattr(preferences, f.name, value)
+    preferences.recent = [p for p in preferences.recent if isinstance(p, str)][:RECENT_LIMIT]
+    preferences.scene_up = {k: v for k, v in preferences.scene_up.items() if _is_vector(v)}
+    return preferences
+
+
+def _is_vector(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 3 and all(isinstance(x, (int, float)) for x in value)

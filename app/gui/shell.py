@@ -1,0 +1,386 @@
+"""The window itself: context, layout, the loop. Everything that touches Dear PyGui runs in here, on one thread."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from app.gui import layout as layouts
+from app.gui import preferences as stored
+from app.gui.actions import Actions
+from app.gui.heartbeat import Heartbeat
+from app.gui.keyboard import Keyboard
+from app.gui.layout import Rect
+from app.gui.panels.alpha_rule import AlphaRulePanel
+from app.gui.panels.base import Panel
+from app.gui.panels.densification import DensificationPanel
+from app.gui.panels.gaussian import GaussianPanel
+from app.gui.panels.help import HelpOverlay
+from app.gui.panels.hyperparameters import HyperparameterPanel
+from app.gui.panels.notices import Notices
+from app.gui.panels.open_scene import OpenDialog
+from app.gui.panels.plots import PlotsPanel
+from app.gui.panels.status import StatusLine
+from app.gui.panels.toolbar import Toolbar
+from app.gui.panels.training import TrainingPanel
+from app.gui.panels.view import ViewPanel
+from app.gui.theme import Palette, Theme
+from app.gui.toolkit import dpg
+from app.gui.trace import Trace
+from app.gui.view_model import ViewModel
+from app.gui.view_state import ViewState, request_key
+from app.gui.viewport import Viewport
+from app.gui.widgets import Ui
+from app.mailbox import Fifo, Latest
+from app.messages import Command, Event, SetOption, Snapshot, ViewRequest
+
+FAST_SECONDS = 1.0 / 60.0     # M04: no more frames than a screen shows
+IDLE_SECONDS = 0.1            # U05: a window that nobody touches draws 10 fps
+AWAKE_SECONDS = 0.5           # full rate for this long after the last sign of the user
+INSPECTOR: tuple[tuple[str, type], ...] = (
+    ("densify", DensificationPanel), ("gaussian", GaussianPanel), ("alpha", AlphaRulePanel),
+    ("options", HyperparameterPanel))
+"""The tabs of the inspector. A new panel is one file and one entry here."""
+
+
+def run_jobs(jobs: Sequence[Sequence[Any]] | None, failed: Callable[[BaseException], None]) -> None:
+    """Run queued Dear PyGui callbacks, each guarded: unguarded, one exception drops all that are queued behind it."""
+    for job in jobs or ():
+        callback = job[0]
+        if callback is None:
+            continue
+        try:
+            taken = len(inspect.signature(callback).parameters)
+            callback(*job[1:1 + taken])
+        except Exception as error:  # noqa: BLE001 - shown to the user
+            failed(error)
+
+
+class Shell:
+    """One per process: a second Dear PyGui context is unsafe (G13)."""
+
+    def __init__(self, commands: Fifo[Command], view_requests: Latest[ViewRequest], events: Fifo[Event],
+                 snapshots: Latest[Snapshot], *, trace: Trace | None, title: str, preferences_path: Path | None,
+                 on_frame: Callable[[Shell], None] | None) -> None:
+        self._events, self._snapshots, self._requests = events, snapshots, view_requests
+        self._trace, self._title, self._on_frame = trace, title, on_frame
+        self._preferences_path = preferences_path or stored.default_path()
+        self.preferences, complaint = stored.load(self._preferences_path)
+        scale, scale_complaint = stored.scale_from(os.environ, self.preferences)
+        self.clock = time.monotonic
+        self.model = ViewModel()
+        self.view = ViewState(quantity=self.preferences.quantity)
+        self.actions = Actions(self.model, self.view, self.preferences, commands.put, self.clock)
+        self.theme = Theme(scale)
+        self.ui = Ui(self.theme, self.preferences, self.model, self.view, self.actions, commands.put, self._set_option)
+        self._commands = commands
+        self._options: dict[str, Any] = {}
+        self._seen = self._scene = 0
+        self._sent: object = None
+        self._touched_at = -1e9
+        self._mouse = (0.0, 0.0)
+        self._splitter: layouts.Splitter | None = None
+        self._size_read = self._size = (0, 0)
+        self._complained: set[str] = set()
+        self._heartbeat = Heartbeat(view_requests)
+        self.frame_ms = 0.0
+        self.frames = 0
+        self._last_frame = self.clock()
+        for text in (complaint, scale_complaint):
+            if text:
+                self.actions.notify(text, "warning")
+
+    # ------------------------------------------------------------------------------------------ life
+    def run(self, on_close: Callable[[], Any]) -> int:
+        """Build, loop until closed, take down in the only safe order: engine first, then the context (G14)."""
+        try:
+            self._open()
+            self._loop()
+        finally:
+            self._heartbeat.stop()
+            on_close()
+            self._save()
+            if self._trace is not None:
+                self._trace.close()
+            dpg.destroy_context()
+        return 0
+
+    def _open(self) -> None:
+        dpg.create_context()
+        dpg.configure_app(manual_callback_management=True)
+        self.theme.build()
+        p = self.preferences
+        corner = 0 if sys.platform.startswith("linux") else 60  # there a window manager places it anyway
+        dpg.create_viewport(title=self._title, width=max(640, p.width), height=max(480, p.height), min_width=640,
+                            min_height=480, vsync=True, clear_color=Palette.void, x_pos=corner, y_pos=corner, **_icons())
+        dpg.setup_dearpygui()
+        self._build()
+        dpg.show_viewport()
+        self._heartbeat.start()
+
+    def _loop(self) -> None:
+        while dpg.is_dearpygui_running():
+            begin = self.clock()
+            self._frame(begin)
+            work = self.clock() - begin
+            self.frame_ms = 1e3 * work
+            self.frames += 1
+            if self._trace is not None:
+                self._trace.frame(begin, self.frame_ms, self.model.snapshot, self.view.mode,
+                                  moving=self.view.moving(begin), shown_size=self.viewport.picture.size)
+            if self._on_frame is not None:
+                self._on_frame(self)
+            pause = (FAST_SECONDS if self.awake(begin) else IDLE_SECONDS) - (self.clock() - begin)
+            if pause > 0:
+                time.sleep(pause)
+
+    def _frame(self, now: float) -> None:
+        if self._heartbeat.beat():
+            self._sent = None
+        run_jobs(dpg.get_callback_queue(), self._failed)
+        self._read(now)
+        self._follow_hand(now)
+        self._apply_size()
+        self._send(now)
+        for panel in self._visible():
+            self._guard(panel.update)
+        self._guard(self.viewport.update, now)
+        dpg.render_dearpygui_frame()
+        self.viewport.after_frame()
+
+    def awake(self, now: float) -> bool:
+        """Whether someone uses the window right now."""
+        return now - self._touched_at < AWAKE_SECONDS or self.view.moving(now)
+
+    def touch(self) -> None:
+        self._touched_at = self.clock()
+
+    def _save(self) -> None:
+        try:
+            stored.save(self.preferences, self._preferences_path)
+        except OSError as error:
+            print(f"splatscope: the preferences were not saved to {self._preferences_path} ({error.strerror})",
+                  file=sys.stderr)
+
+    # ------------------------------------------------------------------------------------------ engine
+    def _read(self, now: float) -> None:
+        for event in self._events.drain():
+            self.model.apply(event, now)
+        self._seen, snapshot = self._snapshots.newer_than(self._seen)
+        if snapshot is not None:
+            self.model.observe(snapshot)
+        if self.model.scene_version != self._scene and self.model.scene is not None:
+            self._scene = self.model.scene_version
+            scene = self.model.scene
+            self.view.open_scene(scene, _direction(self.preferences.scene_up.get(scene.path)))
+            if scene.kind != "demo":
+                self.preferences.remember_scene(scene.path)
+            dpg.set_viewport_title(f"{Path(scene.path).name} - {self._title}")
+
+    def _set_option(self, path: str, value: Any) -> None:
+        self._options[path] = value
+
+    def _send(self, now: float) -> None:
+        """The newest value of each option that changed in this frame (G18), and the view if it differs."""
+        for path, value in self._options.items():
+            self._commands.put(SetOption(path, value))
+        self._options.clear()
+        request = self.view.request(now, training=self.model.playing, hidden=False, histogram=self._tab() == "densify")
+        if request is not None and (key := request_key(request)) != self._sent:
+            self._sent = key
+            self._requests.put(request)
+
+    # ------------------------------------------------------------------------------------------ input
+    def _follow_hand(self, now: float) -> None:
+        x, y = dpg.get_mouse_pos(local=False)
+        if (x, y) != self._mouse:
+            self._mouse = (x, y)
+            self.touch()
+        layout = self.layout
+        if self._splitter is not None:
+            layouts.drag(self._splitter, x, y, layout, self.preferences)
+            self._arrange()
+        else:
+            self.viewport.follow(now)
+        if not self.keyboard.typing() and not self.keyboard.ctrl() and self.viewport.fly(self._elapsed(now), now):
+            self.touch()
+        hover = self._splitter or (None if self.viewport.dragging else layout.splitter_at(x, y))
+        dpg.configure_item(self._boundary, show=hover is not None)
+        if hover is not None:
+            line = layout.boundary(hover)
+            dpg.configure_item(self._boundary, pmin=(line.x, line.y), pmax=(line.x + line.width, line.y + line.height))
+
+    def _on_mouse_press(self, sender: int, button: int) -> None:
+        self.touch()
+        x, y = dpg.get_mouse_pos(local=False)
+        floating = self.open_dialog.shown or self.help.shown
+        self._splitter = self.layout.splitter_at(x, y) if button == 0 and not floating else None
+        if self._splitter is None:
+            self.viewport.press(button)
+            self.plots.take_over()
+
+    def _on_mouse_release(self, sender: int, button: int) -> None:
+        self.touch()
+        self._splitter = None
+        self.viewport.release(button)
+
+    def _on_wheel(self, sender: int, notches: float) -> None:
+        self.touch()
+        self.viewport.wheel(notches, self.clock())
+        self.plots.take_over()
+
+    def _on_double_click(self, sender: int, button: int) -> None:
+        self.plots.follow_again()
+
+    def _escape(self) -> bool:
+        for window in (self.open_dialog, self.help):
+            if window.shown:
+                window.close()
+                return True
+        return self.notices.escape()
+
+    def _elapsed(self, now: float) -> float:
+        """Seconds since the frame before, for motion that goes on while a key is held."""
+        seconds, self._last_frame = now - self._last_frame, now
+        return seconds
+
+    # ------------------------------------------------------------------------------------------ building
+    def _build(self) -> None:
+        ui = self.ui
+        with dpg.window(no_scrollbar=True, no_scroll_with_mouse=True) as primary:
+            pass
+        with dpg.theme() as bare, dpg.theme_component(dpg.mvWindowAppItem):
+            dpg.add_theme_style(dpg.mvStyleVar_WindowPadding, 0, 0, category=dpg.mvThemeCat_Core)
+            # The clear colour is the background: under software GL every full-window layer costs milliseconds.
+            dpg.add_theme_color(dpg.mvThemeCol_WindowBg, Palette.clear, category=dpg.mvThemeCat_Core)
+        dpg.bind_item_theme(primary, bare)
+        self._children = {name: self._child(int(primary), name) for name in ("top", "left", "bottom", "right", "status")}
+        self.toolbar, self.training, self.view_panel = Toolbar(ui), TrainingPanel(ui), ViewPanel(ui)
+        self.plots, self.status, self.viewport = PlotsPanel(ui), StatusLine(ui), Viewport(ui)
+        self.toolbar.build(self._children["top"])
+        self.training.build(self._children["left"])
+        self.view_panel.build(self._children["left"])
+        self.plots.build(self._children["bottom"])
+        self.status.build(self._children["status"])
+        self.viewport.build(int(primary))
+        self._build_inspector()
+        self.open_dialog, self.help, self.notices = OpenDialog(ui), HelpOverlay(ui), Notices(ui)
+        for floating in (self.open_dialog, self.help, self.notices):
+            floating.build(0)
+        self.actions.on_open, self.actions.on_help = self.open_dialog.open, self.help.toggle
+        self.actions.on_escape, self.actions.on_layout = self._escape, self._arrange
+        front = dpg.add_viewport_drawlist(front=True)
+        self._boundary = int(dpg.draw_rectangle((0, 0), (1, 1), fill=Palette.accent_dim, color=Palette.clear, parent=front,
+                                                show=False))
+        self._build_handlers()
+        dpg.set_primary_window(primary, True)
+        self._size = (self.preferences.width, self.preferences.height)
+        self._arrange()
+
+    def _child(self, parent: int, name: str) -> int:
+        bar = name in ("top", "status", "bottom")
+        item = int(dpg.add_child_window(parent=parent, border=False, no_scrollbar=bar, no_scroll_with_mouse=bar,
+                                        always_use_window_padding=True))
+        with dpg.theme() as theme, dpg.theme_component(dpg.mvChildWindow):
+            px, pad = self.theme.px, {"top": (8, 8), "status": (8, 4), "bottom": (6, 4)}.get(name, (10, 8))
+            dpg.add_theme_color(dpg.mvThemeCol_ChildBg, Palette.panel, category=dpg.mvThemeCat_Core)
+            dpg.add_theme_style(dpg.mvStyleVar_WindowPadding, px(pad[0]), px(pad[1]), category=dpg.mvThemeCat_Core)
+        dpg.bind_item_theme(item, theme)
+        return item
+
+    def _build_inspector(self) -> None:
+        self._tabs: dict[int, tuple[str, Panel]] = {}
+        with dpg.tab_bar(parent=self._children["right"]) as bar:
+            for name, make in INSPECTOR:
+                panel: Panel = make(self.ui)
+                with dpg.tab(label=panel.title) as tab:
+                    body = dpg.add_child_window(border=False)
+                panel.build(int(body))
+                self._tabs[int(tab)] = (name, panel)
+                if name == self.preferences.inspector_tab:
+                    dpg.set_value(bar, tab)
+        self._tab_bar = int(bar)
+
+    def _build_handlers(self) -> None:
+        with dpg.handler_registry() as registry:
+            dpg.add_mouse_click_handler(callback=self._on_mouse_press)
+            dpg.add_mouse_release_handler(callback=self._on_mouse_release)
+            dpg.add_mouse_wheel_handler(callback=self._on_wheel)
+            dpg.add_mouse_double_click_handler(callback=self._on_double_click)
+        self.keyboard = Keyboard(self.ui, self.touch)
+        self.keyboard.build(int(registry))
+
+    # ------------------------------------------------------------------------------------------ layout
+    def _apply_size(self) -> None:
+        """G23: the size is polled, and applied once two readings agree."""
+        size = (dpg.get_viewport_client_width(), dpg.get_viewport_client_height())
+        if size != self._size and size == self._size_read and min(size) > 0:
+            self._size = size
+            self.preferences.width, self.preferences.height = dpg.get_viewport_width(), dpg.get_viewport_height()
+            self._arrange()
+        self._size_read = size
+
+    def _arrange(self) -> None:
+        self.layout = layout = layouts.compute(*self._size, self.theme.scale, self.preferences)
+        for name, item in self._children.items():
+            rect: Rect = getattr(layout, name)
+            shown = rect.width > 0 and rect.height > 0
+            dpg.configure_item(item, show=shown, pos=(rect.x, rect.y), width=max(rect.width, 1), height=max(rect.height, 1))
+        self.toolbar.layout(layout.top.width)
+        self.status.layout(layout.status)
+        self.plots.layout(layout.bottom.width, layout.bottom.height)
+        self.viewport.layout(layout.view)
+        self.notices.layout(layout.view)
+
+    def _tab(self) -> str:
+        """Name of the inspector tab that can be seen; empty when the inspector is hidden."""
+        if not self.preferences.show_inspector:
+            return ""
+        name, _ = self._tabs.get(dpg.get_value(self._tab_bar), ("", None))
+        if name:
+            self.preferences.inspector_tab = name
+        return name
+
+    def _visible(self) -> list[Panel]:
+        """Hidden panels cost nothing."""
+        panels: list[Panel] = [self.toolbar, self.training, self.view_panel, self.status, self.notices]
+        if self.preferences.show_plots:
+            panels.append(self.plots)
+        current = self._tab()
+        panels += [panel for name, panel in self._tabs.values() if name == current]
+        self.status.frame_ms += 0.1 * (self.frame_ms - self.status.frame_ms)
+        return panels
+
+    # ------------------------------------------------------------------------------------------ failures
+    def _guard(self, call: Callable[..., None], *args: Any) -> None:
+        try:
+            call(*args)
+        except Exception as error:  # noqa: BLE001 - shown to the user
+            self._failed(error)
+
+    def _failed(self, error: BaseException) -> None:
+        """A defect of the window itself: said once in the window and with its traceback on stderr; the run goes on."""
+        text = f"The window failed at something: {type(error).__name__}: {error}"
+        if text not in self._complained:
+            self._complained.add(text)
+            traceback.print_exception(type(error), error, error.__traceback__, file=sys.stderr)
+            self.actions.notify(text, "error")
+
+
+def _direction(values: list[float] | None) -> np.ndarray | None:
+    return None if values is None else np.asarray(values, dtype=np.float64)
+
+
+def _icons() -> dict[str, str]:
+    """The window's icon, where the assets hold one."""
+    from importlib import resources
+    icon = Path(str(resources.files("assets"))) / "icon.png"
+    return {"small_icon": str(icon), "large_icon": str(icon)} if icon.exists() else {}

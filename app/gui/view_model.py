@@ -1,0 +1,207 @@
+"""What the window knows: reduced from events and snapshots. No Dear PyGui, no clock of its own."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from app import messages
+from app.gui import formatting
+from app.messages import Curve, Densified, Frame, Histogram, Snapshot
+
+EVENT_LIMIT = 500        # densification events kept for the table; totals count all of them
+NOTICE_SECONDS = 7.0
+NOTICE_LIMIT = 100
+
+
+@dataclass
+class ShownNotice:
+    text: str
+    level: str
+    since: float
+    dismissed: bool = False
+
+    def visible(self, now: float) -> bool:
+        """Errors stay until they are dismissed."""
+        return not self.dismissed and (self.level == "error" or now - self.since < NOTICE_SECONDS)
+
+
+@dataclass
+class Totals:
+    cloned: int = 0
+    split: int = 0
+    pruned: int = 0
+    events: int = 0
+
+    def add(self, event: Densified) -> None:
+        self.cloned += event.cloned
+        self.split += event.split
+        self.pruned += event.pruned
+        self.events += 1
+
+
+@dataclass
+class ViewModel:
+    """`changed` counts reductions, so that a panel can tell whether anything moved since it last looked."""
+
+    snapshot: Snapshot = field(default_factory=Snapshot)
+    scene: messages.SceneOpened | None = None
+    scene_version: int = 0
+    frame: Frame | None = None
+    curves: dict[str, Curve] = field(default_factory=dict)
+    curves_version: int = 0
+    histogram: Histogram | None = None
+    job: messages.JobProgress | None = None
+    densified: list[Densified] = field(default_factory=list)
+    totals: Totals = field(default_factory=Totals)
+    densified_version: int = 0
+    evaluated: messages.Evaluated | None = None
+    failure: messages.EngineFailed | None = None
+    config: dict[str, Any] = field(default_factory=dict)
+    config_version: int = 0
+    notices: list[ShownNotice] = field(default_factory=list)
+    changed: int = 0
+
+    # ------------------------------------------------------------------------------------------ reduction
+    def apply(self, event: messages.Event, now: float) -> None:
+        """One event. Unknown kinds are shown rather than dropped."""
+        self.changed += 1
+        match event:
+            case messages.Notice():
+                self.notify(event.text, event.level, now)
+            case messages.SceneOpened():
+                self._open(event, now)
+            case messages.JobProgress():
+                self.job = None if event.done else event
+            case messages.Densified():
+                self._densify(event)
+            case messages.Evaluated():
+                self.evaluated = event
+            case messages.EngineFailed():
+                self.failure = event
+                self.notify(event.summary, "error", now)
+            case messages.ConfigChanged():
+                if dict(event.values) != self.config:
+                    self.config = dict(event.values)
+                    self.config_version += 1
+            case _:
+                self.notify(f"The window does not know the event {type(event).__name__}.", "warning", now)
+
+    def observe(self, snapshot: Snapshot) -> None:
+        """The newest snapshot. Parts that it leaves out keep their last value."""
+        self.changed += 1
+        if snapshot.iteration < self.snapshot.iteration:
+            self._rewind(snapshot.iteration)
+        self.snapshot = snapshot
+        if snapshot.frame is not None:
+            self.frame = snapshot.frame
+        if snapshot.curves and any(self.curves.get(k) is not c for k, c in snapshot.curves.items()):
+            self.curves = dict(snapshot.curves)
+            self.curves_version += 1
+        if snapshot.histogram is not None:
+            self.histogram = snapshot.histogram
+        if self.failure is not None and snapshot.state in ("running", "loading"):
+            self.failure = None
+
+    def notify(self, text: str, level: str, now: float) -> None:
+        """A notice of the engine or of the window itself; a repeated one is shown again, not twice."""
+        for shown in self.notices:
+            if shown.text == text and shown.visible(now):
+                shown.since = now
+                return
+        self.notices.append(ShownNotice(text, level, now))
+        del self.notices[:-NOTICE_LIMIT]
+
+    def _open(self, event: messages.SceneOpened, now: float) -> None:
+        self.scene = event
+        self.scene_version += 1
+        self.frame = self.histogram = self.evaluated = self.failure = None
+        self._rewind(0)
+        self.curves = {}
+        self.curves_version += 1
+        for warning in event.warnings:
+            self.notify(warning, "warning", now)
+
+    def _densify(self, event: Densified) -> None:
+        self.densified.append(event)
+        del self.densified[:-EVENT_LIMIT]
+        self.totals.add(event)
+        self.densified_version += 1
+
+    def _rewind(self, iteration: int) -> None:
+        """After a reset the densifications of the abandoned future are no longer history."""
+        kept = [e for e in self.densified if e.iteration <= iteration]
+        if len(kept) != len(self.densified) or iteration == 0:
+            self.densified = kept
+            self.totals = Totals()
+            for event in kept:
+                self.totals.add(event)
+            self.densified_version += 1
+        if self.evaluated is not None and self.evaluated.iteration > iteration:
+            self.evaluated = None
+
+    # ------------------------------------------------------------------------------------------ what panels ask
+    @property
+    def busy(self) -> bool:
+        return self.snapshot.state in ("running", "loading") or self.job is not None
+
+    @property
+    def playing(self) -> bool:
+        return self.snapshot.state == "running"
+
+    @property
+    def can_train(self) -> bool:
+        return self.scene is not None and self.scene.trainable and self.snapshot.state != "loading"
+
+    @property
+    def fraction(self) -> float:
+        s = self.snapshot
+        return min(s.iteration / s.iterations, 1.0) if s.iterations > 0 else 0.0
+
+    @property
+    def eta(self) -> float:
+        """Seconds until the last iteration at the present rate; NaN when nothing is running."""
+        s = self.snapshot
+        if not self.playing or not s.steps_per_second > 0:
+            return math.nan
+        return max(s.iterations - s.iteration, 0) / s.steps_per_second
+
+    @property
+    def progress_text(self) -> str:
+        s = self.snapshot
+        if s.iterations <= 0:
+            return ""
+        text = f"{formatting.count(s.iteration)} / {formatting.count(s.iterations)}"
+        return text if math.isnan(self.eta) else f"{text}   {formatting.duration(self.eta)} left"
+
+    @property
+    def state_text(self) -> str:
+        """One word or phrase for the training state."""
+        if self.job is not None:
+            return self.job.name
+        return {"empty": "No scene", "loading": "Loading", "running": "Training", "paused": "Paused",
+                "finished": "Finished", "failed": "Stopped by an error"}[self.snapshot.state]
+
+    @property
+    def empty_text(self) -> tuple[str, str] | None:
+        """(headline, detail) to show where the picture would be; None when there is a picture."""
+        if self.job is not None and self.frame is None:
+            return self.job.name, f"{self.job.text}   {self.job.fraction:.0%}".strip()
+        if self.snapshot.state == "failed" and self.frame is None:
+            return "The engine stopped", self.failure.summary if self.failure else "See the notices."
+        if self.snapshot.state == "loading" and self.frame is None:
+            return "Loading", "Reading cameras and images"
+        if self.scene is None:
+            return "No scene is open", "Press Open, or Ctrl+O, and choose a folder, a run or a PLY."
+        if self.frame is None:
+            return "Preparing the first picture", self.scene.path
+        return None
+
+    def visible_notices(self, now: float, limit: int = 4) -> list[ShownNotice]:
+        """Newest last."""
+        return [n for n in self.notices if n.visible(now)][-limit:]
+
+    def threshold_path(self) -> str:
+        """The configuration field that the histogram's threshold stands for."""
+        return "densify.absgrad_threshold" if self.config.get("densify.absgrad") else "densify.grad_threshold"

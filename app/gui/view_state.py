@@ -1,0 +1,166 @@
+"""What the viewport looks at and how: the camera, the mode and the scene view it stands at. No Dear PyGui."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from app.gui import camera_controls as controls
+from app.gui.camera_controls import Rig
+from app.gui.resolution import AdaptiveResolution
+from app.messages import VIEW_MODES, SceneOpened, ViewInfo, ViewMode, ViewRequest
+from render.types import Camera
+
+MOVING_SECONDS = 0.18   # after the last motion the camera counts as moving, so that a slow hand does not flicker
+NEEDS_PHOTOGRAPH: frozenset[ViewMode] = frozenset({"error", "truth"})
+MODE_LABELS: dict[ViewMode, str] = {
+    "color": "Colour", "depth": "Depth", "transmittance": "Transmittance", "error": "Error", "truth": "Ground truth",
+    "contributors": "Contributors", "ellipsoids": "Ellipsoids", "points": "Points", "heatmap": "Heatmap"}
+MODE_HELP: dict[ViewMode, str] = {
+    "color": "What training compares with the photographs.",
+    "depth": "Expected depth: the sum of w z over the sum of w, in world units along the line of sight.",
+    "transmittance": "T_N, the share of light from behind the scene that reaches the camera.",
+    "error": "Absolute difference from the photograph, at a scene view.",
+    "truth": "The photograph itself, at a scene view.",
+    "contributors": "How many Gaussians are blended into each pixel.",
+    "ellipsoids": "Each Gaussian as a solid ellipsoid.",
+    "points": "Each Gaussian as a dot at its mean.",
+    "heatmap": "Each Gaussian coloured by a quantity, such as its screen-space gradient."}
+
+
+@dataclass
+class ViewState:
+    """`view_index` is the scene view that the camera stands exactly at; any motion of the camera leaves it."""
+
+    rig: Rig | None = None
+    views: tuple[ViewInfo, ...] = ()
+    center: np.ndarray = field(default_factory=lambda: np.zeros(3))
+    mode: ViewMode = "color"
+    quantity: str = "mean2d_grad"
+    value_range: tuple[float, float] | None = None
+    log_scale: bool | None = None
+    view_index: int | None = None
+    area: tuple[int, int] = (0, 0)          # px that the picture may fill
+    resolution: AdaptiveResolution = field(default_factory=AdaptiveResolution)
+    _mode_before: ViewMode = "color"
+    _last_index: int | None = None           # where [ and ] go on from after the camera has left a view
+    _moved_at: float = -1e9
+
+    # ------------------------------------------------------------------------------------------ scene and views
+    def open_scene(self, scene: SceneOpened, up: np.ndarray | None = None) -> None:
+        """Stand at the first training view (U01); `up` is the one that the user set for this scene (U02)."""
+        self.views, self.center = scene.views, np.asarray(scene.center, dtype=np.float64)
+        self.value_range = None
+        direction = np.asarray(scene.up if up is None else up, dtype=np.float64)
+        if not np.isfinite(direction).all() or np.linalg.norm(direction) < 1e-9:
+            direction = np.array([0.0, -1.0, 0.0])
+        first = next((i for i, v in enumerate(self.views) if v.split == "train"), 0 if self.views else None)
+        self._last_index = None
+        if first is None:
+            self.rig = _without_views(direction, self.center, scene.extent)
+            self.view_index = None
+            if self.mode in NEEDS_PHOTOGRAPH:
+                self.mode = "color"
+        else:
+            self.rig = controls.rig_from_camera(self.views[first].camera, direction, self.center, scene.extent)
+            self.go_to(first)
+
+    def go_to(self, index: int) -> None:
+        """Stand exactly at a scene view."""
+        assert self.rig is not None
+        camera = self.views[index].camera
+        self.rig = controls.rig_from_camera(camera, self.rig.up, self.center, self.rig.extent)
+        self.view_index = self._last_index = index
+
+    def step_view(self, step: int) -> ViewInfo | None:
+        index = controls.stepped_view(self._last_index if self.view_index is None else self.view_index, step,
+                                      len(self.views))
+        if index is None or self.rig is None:
+            return None
+        self.go_to(index)
+        return self.views[index]
+
+    # ------------------------------------------------------------------------------------------ modes
+    def set_mode(self, mode: ViewMode) -> str | None:
+        """Switch; error and truth go to the nearest scene view. Returns a sentence when they cannot."""
+        if mode in NEEDS_PHOTOGRAPH and self.view_index is None:
+            nearest = controls.nearest_view(self.views, self.rig) if self.rig is not None else None
+            if nearest is None:
+                return f"{MODE_LABELS[mode]} needs a photograph, and this scene has none."
+            self.go_to(nearest)
+        if self.mode not in NEEDS_PHOTOGRAPH:
+            self._mode_before = self.mode
+        self.mode = mode
+        self.value_range = None
+        return None
+
+    def toggle_mode(self, mode: ViewMode) -> str | None:
+        """O and G: on, and off again to what was shown before."""
+        return self.set_mode(self._mode_before if self.mode == mode else mode)
+
+    def mode_by_key(self, digit: int) -> ViewMode | None:
+        return VIEW_MODES[digit - 1] if 1 <= digit <= len(VIEW_MODES) else None
+
+    # ------------------------------------------------------------------------------------------ motion
+    def move(self, rig: Rig, now: float) -> None:
+        """Every motion of the free camera comes through here."""
+        self.rig = rig
+        self._moved_at = now
+        self.view_index = None
+        if self.mode in NEEDS_PHOTOGRAPH:  # off the photograph's pose there is nothing to compare with
+            self.mode = self._mode_before if self._mode_before not in NEEDS_PHOTOGRAPH else "color"
+            self.value_range = None
+
+    def set_up_from_view(self, now: float) -> np.ndarray | None:
+        """U02. Returns the new up direction to remember."""
+        if self.rig is None:
+            return None
+        index = self.view_index
+        self.move(controls.up_from_view(self.rig), now)
+        self.view_index = index if self.mode not in NEEDS_PHOTOGRAPH else None
+        return self.rig.up
+
+    def moving(self, now: float) -> bool:
+        return now - self._moved_at < MOVING_SECONDS
+
+    # ------------------------------------------------------------------------------------------ the request
+    def camera(self, now: float, training: bool) -> Camera | None:
+        """The camera at the resolution to ask for; None while there is nothing to look at or no room."""
+        width, height = self.area
+        if self.rig is None or width < 16 or height < 16:
+            return None
+        moving = self.moving(now)
+        if self.view_index is None:
+            return self.rig.camera(*self.resolution.choose(width, height, moving=moving, training=training))
+        camera = self.views[self.view_index].camera
+        shown = controls.fit(camera.width, camera.height, width, height)
+        asked = self.resolution.choose(max(16, round(shown.shown_width)), max(16, round(shown.shown_height)),
+                                       moving=moving, training=training)
+        return camera.resized(*asked)
+
+    def request(self, now: float, *, training: bool, hidden: bool, histogram: bool) -> ViewRequest | None:
+        camera = self.camera(now, training)
+        if camera is None:
+            return None
+        return ViewRequest(camera, self.mode, self.quantity, self.value_range, self.view_index, self.moving(now), hidden,
+                           histogram, self.log_scale)
+
+    def settles_at(self) -> float:
+        """When the camera stops counting as moving."""
+        return self._moved_at + MOVING_SECONDS
+
+
+def request_key(request: ViewRequest) -> tuple[object, ...]:
+    """Equal for requests that ask for the same (arrays compare by value)."""
+    camera = request.camera
+    bare = replace(request, camera=None)  # type: ignore[arg-type]
+    return camera.viewmat.tobytes(), camera.K.tobytes(), camera.width, camera.height, bare
+
+
+def _without_views(up: np.ndarray, center: np.ndarray, extent: float) -> Rig:
+    """A bare PLY has no cameras: look at its middle from outside, a little from above."""
+    up = up / np.linalg.norm(up)
+    extent = max(float(extent), 1e-6)
+    rig = Rig(np.zeros(3), 2.5 * extent, 0.6, -0.35, up, extent=extent)
+    return controls.focus_on(rig, center, 2.5 * extent)

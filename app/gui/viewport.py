@@ -1,0 +1,309 @@
+"""The picture in the middle of the window: shown, navigated, clicked, and drawn over."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from app.colormaps import NEVER_SEEN, lut
+from app.gui import camera_controls as controls
+from app.gui import formatting, overlay
+from app.gui.camera_controls import Fit
+from app.gui.layout import Rect
+from app.gui.textures import Picture
+from app.gui.theme import Color, Palette
+from app.gui.toolkit import dpg
+from app.gui.view_state import MODE_LABELS
+from app.gui.widgets import Ui, shortened, text_width
+from app.messages import Frame, GaussianReport, Legend
+
+DRAG_THRESHOLD = 4.0      # px; a press that moves less is a click
+LEFT, RIGHT, MIDDLE = 0, 1, 2
+AXIS_COLORS: tuple[Color, ...] = ((224, 115, 111, 255), (127, 191, 138, 255), (110, 150, 225, 255))
+LEGEND_STEPS = 64
+
+
+class Viewport:
+    """Owns the drawlist. Call layout() when the area changes, update() each frame before it is drawn, after_frame() after."""
+
+    def __init__(self, ui: Ui) -> None:
+        self.ui = ui
+        self.rect = Rect(0, 0, 16, 16)
+        self.fit: Fit | None = None
+        self._drag: tuple[int, float, float] | None = None  # button, last x, y
+        self._dragged = False
+        self._press = (0.0, 0.0)
+        self._shown: Frame | None = None
+        self._overlay_key: object = None
+        self._legend_key: object = None
+        self._caption_key: object = None
+
+    def build(self, parent: int) -> None:
+        ui = self.ui
+        with dpg.stage() as stage:
+            pass
+        registry = int(dpg.add_texture_registry())
+        self.window = int(dpg.add_child_window(parent=parent, no_scrollbar=True, no_scroll_with_mouse=True, border=False))
+        dpg.bind_item_theme(self.window, ui.theme.view)
+        self.canvas = int(dpg.add_drawlist(16, 16, parent=self.window))
+        # draw_image needs some texture from the start; this one is a single dark pixel and is never shown.
+        blank = dpg.add_static_texture(1, 1, [0.0, 0.0, 0.0, 1.0], parent=registry)
+        self._image = int(dpg.draw_image(blank, (0, 0), (1, 1), parent=self.canvas, show=False))
+        self._frusta = int(dpg.add_draw_layer(parent=self.canvas))
+        self._marks = int(dpg.add_draw_layer(parent=self.canvas))
+        self._legend = int(dpg.add_draw_layer(parent=self.canvas))
+        self._caption = int(dpg.add_draw_layer(parent=self.canvas))
+        self.picture = Picture(registry, int(stage), self._image)
+
+    # ------------------------------------------------------------------------------------------ size
+    def layout(self, rect: Rect) -> None:
+        self.rect = rect
+        dpg.configure_item(self.window, pos=(rect.x, rect.y), width=rect.width, height=rect.height)
+        dpg.configure_item(self.canvas, width=rect.width, height=rect.height)
+        self.ui.view.area = (rect.width, rect.height)
+        self._refit()
+
+    def _refit(self) -> None:
+        self.fit = None
+        if self._shown is not None:
+            camera = self._shown.camera
+            self.fit = controls.fit(camera.width, camera.height, self.rect.width, self.rect.height)
+            f = self.fit
+            dpg.configure_item(self._image, pmin=(f.x, f.y), pmax=(f.x + f.shown_width, f.y + f.shown_height))
+        self._overlay_key = self._legend_key = self._caption_key = None
+
+    # ------------------------------------------------------------------------------------------ each frame
+    def update(self, now: float) -> None:
+        frame = self.ui.model.frame
+        if frame is not self._shown:
+            before, self._shown = self._shown, frame
+            if frame is None:
+                self.picture.hide()
+                self._refit()
+            else:
+                self.picture.show(frame.rgba)
+                detail = frame.detail * frame.detail
+                self.ui.view.resolution.observe(frame.render_ms, int(frame.rgba.shape[0] * frame.rgba.shape[1] * detail))
+                if before is None or (before.camera.width, before.camera.height) != (
+                        frame.camera.width, frame.camera.height):
+                    self._refit()
+        self._draw_overlay()
+        self._draw_legend()
+        self._draw_caption()
+
+    def after_frame(self) -> None:
+        self.picture.after_frame()
+
+    # ------------------------------------------------------------------------------------------ mouse
+    def hovered(self) -> bool:
+        return bool(dpg.is_item_hovered(self.canvas))
+
+    def local_mouse(self) -> tuple[float, float]:
+        """Mouse in px of the canvas. G28"""
+        x, y = dpg.get_mouse_pos(local=False)
+        x0, y0 = dpg.get_item_rect_min(self.canvas)
+        return x - x0, y - y0
+
+    def press(self, button: int) -> None:
+        if self._drag is None and button in (LEFT, RIGHT, MIDDLE) and self.hovered():
+            x, y = self.local_mouse()
+            self._drag, self._dragged, self._press = (button, x, y), False, (x, y)
+
+    def release(self, button: int) -> None:
+        if self._drag is None or self._drag[0] != button:
+            return
+        if not self._dragged and button == LEFT:
+            self._select()
+        self._drag = None
+
+    @property
+    def dragging(self) -> bool:
+        return self._drag is not None
+
+    def follow(self, now: float) -> None:
+        """Once a frame: turn a drag into camera motion."""
+        if self._drag is None or self.ui.view.rig is None:
+            return
+        button, last_x, last_y = self._drag
+        x, y = self.local_mouse()
+        if not self._dragged:
+            if max(abs(x - self._press[0]), abs(y - self._press[1])) < DRAG_THRESHOLD:
+                return
+            self._dragged = True
+        dx, dy = x - last_x, y - last_y
+        if dx == 0 and dy == 0:
+            return
+        self._drag = (button, x, y)
+        rig, scale = self.ui.view.rig, 1.0 / self.ui.theme.scale
+        shift = dpg.is_key_down(dpg.mvKey_LShift) or dpg.is_key_down(dpg.mvKey_RShift)
+        if button == RIGHT:
+            rig = controls.look(rig, dx * scale, dy * scale)
+        elif button == MIDDLE or shift:
+            rig = controls.pan(rig, dx, dy, self.fit.shown_height if self.fit else self.rect.height)
+        else:
+            rig = controls.orbit(rig, dx * scale, dy * scale)
+        self.ui.view.move(rig, now)
+
+    def wheel(self, notches: float, now: float) -> None:
+        if self.ui.view.rig is not None and self.hovered():
+            self.ui.view.move(controls.dolly(self.ui.view.rig, notches), now)
+
+    def fly(self, seconds: float, now: float) -> bool:
+        """WASD/QE while held. Returns whether a key moved the camera."""
+        rig = self.ui.view.rig
+        if rig is None:
+            return False
+        held = {k: float(dpg.is_key_down(getattr(dpg, "mvKey_" + k))) for k in "WASDQE"}
+        right, forward, down = held["D"] - held["A"], held["W"] - held["S"], held["Q"] - held["E"]
+        if not (right or forward or down):
+            return False
+        fast = dpg.is_key_down(dpg.mvKey_LShift) or dpg.is_key_down(dpg.mvKey_RShift)
+        self.ui.view.move(controls.fly(rig, right, down, forward, min(seconds, 0.1), fast), now)
+        return True
+
+    def _select(self) -> None:
+        if self._shown is None or self.fit is None:
+            return
+        pixel = self.fit.to_picture(*self.local_mouse())
+        if pixel is not None:
+            self.ui.actions.select_at(self._shown.camera, *pixel)
+
+    # ------------------------------------------------------------------------------------------ drawn over it
+    def _draw_overlay(self) -> None:
+        ui, frame = self.ui, self._shown
+        selected = ui.model.snapshot.selected
+        key = (id(frame), ui.preferences.frusta, ui.preferences.axes, id(selected), ui.view.view_index)
+        if key == self._overlay_key:
+            return
+        self._overlay_key = key
+        dpg.delete_item(self._frusta, children_only=True)
+        dpg.delete_item(self._marks, children_only=True)
+        if frame is None or self.fit is None:
+            return
+        if ui.preferences.frusta:
+            self._draw_frusta(frame, self.fit)
+        if ui.preferences.axes:
+            self._draw_axes(frame, self.fit)
+        if selected is not None and selected.ellipse is not None:
+            self._draw_selected(selected, self.fit)
+
+    def _draw_frusta(self, frame: Frame, fit: Fit) -> None:
+        view = self.ui.view
+        if view.rig is None:
+            return
+        cameras = tuple(v.camera for v in view.views)
+        for index, stroke in overlay.frusta(cameras, frame.camera, 0.09 * view.rig.extent):
+            test = view.views[index].split == "test"
+            color = (*(Palette.second if test else Palette.accent)[:3], 190)
+            dpg.draw_polyline(_to_area(stroke, fit), color=color, thickness=1, parent=self._frusta)
+
+    def _draw_axes(self, frame: Frame, fit: Fit) -> None:
+        view = self.ui.view
+        if view.rig is None:
+            return
+        segments = overlay.axes(view.center, 0.25 * view.rig.extent, frame.camera)
+        for name, color, segment in zip("xyz", AXIS_COLORS, segments):
+            if segment is None or np.abs(segment).max() > 1e5:
+                continue
+            start, end = _to_area(segment, fit)
+            dpg.draw_line(start, end, color=color, thickness=1.5 * self.ui.theme.scale, parent=self._marks)
+            dpg.draw_text((end[0] + 3, end[1] - self.ui.px(8)), name, color=color, size=self.ui.px(13), parent=self._marks)
+
+    def _draw_selected(self, report: GaussianReport, fit: Fit) -> None:
+        assert report.ellipse is not None
+        for sigmas, color, thickness in ((1.0, Palette.text, 1.6), (3.0, (*Palette.text[:3], 120), 1.0)):
+            outline = overlay.ellipse(report.ellipse, sigmas)
+            if outline is None or np.abs(outline).max() > 1e5:
+                return
+            points = _to_area(outline, fit)
+            # A dark line underneath keeps it legible on any picture.
+            dpg.draw_polyline(points, color=(0, 0, 0, 150), thickness=thickness + 2, closed=True, parent=self._marks)
+            dpg.draw_polyline(points, color=color, thickness=thickness, closed=True, parent=self._marks)
+
+    def _draw_legend(self) -> None:
+        frame = self._shown
+        legend = frame.legend if frame is not None else None
+        key = (legend, self.rect) if legend is not None else None
+        if key == self._legend_key:
+            return
+        self._legend_key = key
+        dpg.delete_item(self._legend, children_only=True)
+        if legend is not None:
+            self._draw_bar(legend)
+
+    def _draw_bar(self, legend: Legend) -> None:
+        px, layer = self.ui.px, self._legend
+        width, height = px(220), px(10)
+        x0, y0 = px(14), self.rect.height - px(34)
+        unit = f"  [{legend.unit}]" if legend.unit else ""
+        note = "  log" if legend.log else ""
+        extra = px(16) if legend.never_seen else 0
+        box = max(width, text_width(f"{legend.label}{unit}{note}", px(13)))
+        dpg.draw_rectangle((x0 - px(8), y0 - px(26) - extra), (x0 + box + px(8), y0 + height + px(22)), fill=(14, 16, 19, 205),
+                           color=(0, 0, 0, 0), rounding=px(4), parent=layer)
+        dpg.draw_text((x0, y0 - px(21)), f"{legend.label}{unit}{note}", color=Palette.text, size=px(13), parent=layer)
+        if legend.never_seen:
+            grey = tuple(round(255 * c) for c in NEVER_SEEN)
+            dpg.draw_rectangle((x0, y0 - px(36)), (x0 + px(10), y0 - px(26)), fill=grey, color=grey, parent=layer)
+            dpg.draw_text((x0 + px(15), y0 - px(38)), "not seen", color=Palette.muted, size=px(12), parent=layer)
+        colors = lut(legend.colormap)[np.linspace(0, 255, LEGEND_STEPS).astype(int)] * 255
+        step = width / LEGEND_STEPS
+        for i, color in enumerate(colors):
+            fill = tuple(int(c) for c in color)
+            dpg.draw_rectangle((x0 + i * step, y0), (x0 + (i + 1) * step + 0.5, y0 + height), fill=fill,
+                               color=(0, 0, 0, 0), thickness=0, parent=layer)
+        middle = (legend.lo * legend.hi) ** 0.5 if legend.log and legend.lo > 0 else 0.5 * (legend.lo + legend.hi)
+        for share, value in ((0.0, legend.lo), (0.5, middle), (1.0, legend.hi)):
+            text = formatting.number(value)
+            wide = text_width(text, px(12))
+            dpg.draw_text((x0 + share * (width - wide), y0 + height + px(4)), text, color=Palette.muted, size=px(12),
+                          parent=layer)
+
+    def _draw_caption(self) -> None:
+        """Mode and view name in the corner, or what is missing in the middle."""
+        ui, frame, empty = self.ui, self._shown, self.ui.model.empty_text
+        view = ui.view
+        name = view.views[view.view_index].name if view.view_index is not None and view.views else ""
+        split = view.views[view.view_index].split if name and view.view_index is not None else ""
+        mode = MODE_LABELS[frame.mode] if frame is not None else ""
+        note = frame.note if frame is not None else ""
+        job = ui.model.job
+        progress = (job.name, job.text, round(job.fraction, 2)) if job is not None else None
+        key = (empty, name, mode, note, progress, self.rect)
+        if key == self._caption_key:
+            return
+        self._caption_key = key
+        dpg.delete_item(self._caption, children_only=True)
+        if empty is not None:
+            self._draw_empty(*empty, fraction=job.fraction if job is not None else None)
+            return
+        text = mode + (f"   {name} ({split})" if name else "")
+        self._shadowed(ui.px(12), ui.px(10), text, Palette.text, 13)
+        if note:
+            self._shadowed(ui.px(12), ui.px(30), note, Palette.second, 13)
+
+    def _draw_empty(self, headline: str, detail: str, fraction: float | None) -> None:
+        px = self.ui.px
+        middle = self.rect.height / 2
+        for text, size, y, color in ((headline, 18, middle - px(28), Palette.text), (detail, 13, middle, Palette.muted)):
+            shown = shortened(text, px(size), self.rect.width - px(24))
+            x = max(px(12), (self.rect.width - text_width(shown, px(size))) / 2)
+            dpg.draw_text((x, y), shown, color=color, size=px(size), parent=self._caption)
+        if fraction is not None:
+            half, y = px(110), middle + px(30)
+            x = self.rect.width / 2
+            dpg.draw_rectangle((x - half, y), (x + half, y + px(4)), fill=Palette.raised, color=(0, 0, 0, 0),
+                               rounding=px(2), parent=self._caption)
+            dpg.draw_rectangle((x - half, y), (x - half + 2 * half * min(max(fraction, 0.0), 1.0), y + px(4)),
+                               fill=Palette.accent, color=(0, 0, 0, 0), rounding=px(2), parent=self._caption)
+
+    def _shadowed(self, x: float, y: float, text: str, color: Color, size: float) -> None:
+        px = self.ui.px
+        text = shortened(text, px(size), self.rect.width - 2 * px(12))
+        dpg.draw_rectangle((x - px(6), y - px(3)), (x + text_width(text, px(size)) + px(6), y + px(size + 4)),
+                           fill=(14, 16, 19, 175), color=(0, 0, 0, 0), rounding=px(3), parent=self._caption)
+        dpg.draw_text((x, y), text, color=color, size=px(size), parent=self._caption)
+
+
+def _to_area(points: np.ndarray, fit: Fit) -> list[list[float]]:
+    scale = np.array([fit.shown_width / fit.width, fit.shown_height / fit.height])
+    return (np.array([fit.x, fit.y]) + points * scale).tolist()

@@ -1,0 +1,228 @@
+"""Small pieces that panels are made of. Every label, tooltip and number goes through here, so that all look alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.gui import formatting
+from app.gui.actions import Actions
+from app.gui.fields import SLIDER_STEPS, FieldSpec
+from app.gui.preferences import Preferences
+from app.gui.theme import Color, Palette, Theme
+from app.gui.toolkit import dpg
+from app.gui.view_model import ViewModel
+from app.gui.view_state import ViewState
+from app.messages import Command
+
+
+@dataclass
+class Ui:
+    """What every panel may use. Panels read the model and send; they keep no state of the run."""
+
+    theme: Theme
+    preferences: Preferences
+    model: ViewModel
+    view: ViewState
+    actions: Actions
+    send: Callable[[Command], None]
+    set_option: Callable[[str, Any], None]   # coalesced: at most one command per field and frame
+    typing: list[int] = field(default_factory=list)  # items that take the keyboard while they are active
+
+    def px(self, value: float) -> int:
+        return self.theme.px(value)
+
+
+_texts: dict[int, str] = {}
+
+
+def put(item: int, text: str) -> None:
+    """set_value only when the text differs: most numbers stand still in most frames."""
+    if _texts.get(item) != text:
+        _texts[item] = text
+        dpg.set_value(item, text)
+
+
+_shown: dict[int, bool] = {}
+
+
+def show(item: int, shown: bool) -> None:
+    if _shown.get(item) is not shown:
+        _shown[item] = shown
+        dpg.configure_item(item, show=shown)
+
+
+_labels: dict[int, str] = {}
+
+
+def relabel(item: int, text: str) -> None:
+    if _labels.get(item) != text:
+        _labels[item] = text
+        dpg.configure_item(item, label=text)
+
+
+def forget(*items: int) -> None:
+    """Of deleted items."""
+    for item in items:
+        for cache in (_texts, _shown, _labels):
+            cache.pop(item, None)
+
+
+def heading(ui: Ui, text: str, *, first: bool = False) -> int:
+    if not first:
+        dpg.add_spacer(height=ui.px(6))
+    item = int(dpg.add_text(text, color=Palette.muted))
+    dpg.bind_item_font(item, ui.theme.title)
+    return item
+
+
+def label(ui: Ui, text: str, color: Color = Palette.muted, *, small: bool = False, wrap: int = -1) -> int:
+    item = int(dpg.add_text(text, color=color, wrap=wrap))
+    if small:
+        dpg.bind_item_font(item, ui.theme.small)
+    return item
+
+
+def tooltip(ui: Ui, item: int, text: str) -> None:
+    """Becomes a sibling right after the item: in a group with xoffset, wrap the item in a group of its own."""
+    with dpg.tooltip(item, delay=0.45, hide_on_activity=True):
+        dpg.add_text(text, wrap=ui.px(320))
+
+
+def button(ui: Ui, text: str, callback: Callable[..., None], tip: str, *, width: float = 0, theme: int = 0,
+           user_data: Any = None) -> int:
+    item = int(dpg.add_button(label=text, callback=callback, width=ui.px(width) if width > 0 else int(width),
+                              user_data=user_data))
+    if theme:
+        dpg.bind_item_theme(item, theme)
+    tooltip(ui, item, tip)
+    return item
+
+
+class Rows:
+    """Label and value in two aligned columns; the value column is monospaced so that digits stay in place."""
+
+    def __init__(self, ui: Ui, offset: float) -> None:
+        self._ui, self._offset = ui, offset
+        self._values: dict[str, int] = {}
+        self._groups: dict[str, int] = {}
+
+    def add(self, name: str, text: str, tip: str = "") -> int:
+        ui = self._ui
+        with dpg.group(horizontal=True, xoffset=ui.px(self._offset)) as group:
+            dpg.add_text(text, color=Palette.muted)
+            value = int(dpg.add_text(formatting.NONE))
+        dpg.bind_item_theme(group, ui.theme.tight)
+        if tip:
+            tooltip(ui, int(group), tip)
+        self._values[name], self._groups[name] = value, int(group)
+        return value
+
+    def put(self, name: str, text: str) -> None:
+        put(self._values[name], text)
+
+    def show(self, name: str, shown: bool) -> None:
+        show(self._groups[name], shown)
+
+
+class FieldControl:
+    """One configuration field as a row: name, slider or choice, exact value, back to the default."""
+
+    def __init__(self, ui: Ui, spec: FieldSpec, *, name_width: float = 132, width: float = 300) -> None:
+        self.ui, self.spec = ui, spec
+        self._value: Any = spec.default
+        self._slider = self._input = self._choice = 0
+        with dpg.group(horizontal=True, xoffset=ui.px(name_width)):
+            with dpg.group():
+                self._name = int(dpg.add_text(spec.label if spec.live else f"{spec.label} °", color=Palette.text))
+                tooltip(ui, self._name, f"{spec.path}\n{spec.tooltip}")
+            self._build(width - name_width)
+        self.show_value(spec.default)
+
+    def _build(self, width: float) -> None:
+        ui, spec = self.ui, self.spec
+        reset_width = 24
+        rest = width - reset_width - 4
+        with dpg.group(horizontal=True, horizontal_spacing=ui.px(4)):
+            if spec.kind == "bool":
+                self._choice = int(dpg.add_checkbox(callback=self._on_choice))
+                dpg.add_spacer(width=ui.px(rest - 30))
+            elif spec.kind == "choice":
+                self._choice = int(dpg.add_combo(spec.choices, width=ui.px(rest), callback=self._on_choice))
+            else:
+                typed = 66
+                if spec.has_slider:
+                    self._slider = int(dpg.add_slider_int(
+                        max_value=SLIDER_STEPS, width=ui.px(rest - typed - 4), callback=self._on_slide, no_input=True,
+                        format=""))
+                self._input = int(dpg.add_input_text(
+                    width=ui.px(typed if spec.has_slider else rest), callback=self._on_typed, on_enter=True))
+                ui.typing.append(self._input)
+            self._reset = int(dpg.add_button(label="↺", width=ui.px(reset_width), callback=self._on_reset))
+            dpg.bind_item_theme(self._reset, ui.theme.flat)
+            tooltip(ui, self._reset, f"Back to the default, {spec.default}")
+        for item in (self._slider, self._input, self._choice):
+            if item:
+                tooltip(ui, item, spec.tooltip)
+
+    def show_value(self, value: Any) -> None:
+        """The value in force; a control that the user holds is left alone."""
+        self._value = value
+        spec = self.spec
+        if self._choice:
+            dpg.set_value(self._choice, bool(value) if spec.kind == "bool" else str(value))
+        if self._slider and not dpg.is_item_active(self._slider):
+            dpg.set_value(self._slider, spec.to_slider(value))
+        if self._input and not dpg.is_item_active(self._input):
+            put(self._input, self._written(value))
+        changed = value != spec.default
+        dpg.configure_item(self._name, color=Palette.accent if changed else Palette.text)
+        dpg.configure_item(self._reset, show=changed)
+
+    def _written(self, value: Any) -> str:
+        return str(value) if self.spec.kind == "int" else f"{value:.4g}"
+
+    def _send(self, value: Any) -> None:
+        self.ui.set_option(self.spec.path, value)
+        self.show_value(value)
+
+    def _on_choice(self, sender: int, value: Any) -> None:
+        self._send(value)
+
+    def _on_slide(self, sender: int, position: int) -> None:
+        value = self.spec.from_slider(position)
+        self.ui.set_option(self.spec.path, value)
+        put(self._input, self._written(value))
+
+    def _on_typed(self, sender: int, text: str) -> None:
+        _texts.pop(self._input, None)
+        try:
+            value = self.spec.parse(text)
+        except ValueError as error:
+            self.ui.actions.notify(str(error), "warning")
+            value = self._value
+            put(self._input, self._written(value))
+            return
+        self._send(value)
+        put(self._input, self._written(value))
+
+    def _on_reset(self) -> None:
+        self._send(self.spec.default)
+
+
+def text_width(text: str, size: float) -> float:
+    """Width in px of drawlist text, which ignores bound fonts but scales with `size`; get_text_size knows one size only."""
+    measured = dpg.get_text_size(text)
+    if not measured:
+        return 0.55 * size * len(text)
+    height = measured[1] or size
+    return measured[0] * size / height
+
+
+def shortened(text: str, size: float, width: float) -> str:
+    """Middle left out, so that the ends of paths and names stay readable."""
+    if text_width(text, size) <= width:
+        return text
+    keep = max(4, int(len(text) * width / max(text_width(text, size), 1.0)) - 1)
+    return text[: keep // 2] + "…" + text[-(keep - keep // 2):]

@@ -6,6 +6,7 @@ for minutes, and builds every track. Rigs and frames need no code: COLMAP also w
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -105,7 +106,11 @@ def _read(path: Path, from_bytes: Callable, from_lines: Callable):
     """Dispatch on the suffix; whatever a damaged file provokes becomes one sentence."""
     try:
         if path.suffix == ".bin":
-            return from_bytes(path.read_bytes(), path)
+            if path.stat().st_size < _COUNT.size:
+                raise IndexError("no count")
+            # Mapped, because the observations of thousands of images are gigabytes that nothing here looks at.
+            with open(path, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return from_bytes(data, path)
         return from_lines(path.read_text(encoding="utf-8").split("\n"), path)
     except (struct.error, IndexError, OverflowError, MemoryError) as error:
         raise SceneError(f"{path} is cut short or damaged; copy or export the model again") from error
@@ -115,7 +120,7 @@ def _read(path: Path, from_bytes: Callable, from_lines: Callable):
         raise SceneError(f"{path} cannot be read ({error.strerror or error})") from error
 
 
-def _cameras_from_bytes(data: bytes, path: Path) -> dict[int, Lens]:
+def _cameras_from_bytes(data: mmap.mmap, path: Path) -> dict[int, Lens]:
     cameras, at = {}, _COUNT.size
     for _ in range(_checked_count(data, _CAMERA.size)):
         camera_id, model_id, width, height = _CAMERA.unpack_from(data, at)
@@ -131,7 +136,7 @@ def _cameras_from_bytes(data: bytes, path: Path) -> dict[int, Lens]:
     return cameras
 
 
-def _poses_from_bytes(data: bytes, path: Path) -> list[Pose]:
+def _poses_from_bytes(data: mmap.mmap, path: Path) -> list[Pose]:
     poses, at = [], _COUNT.size
     for _ in range(_checked_count(data, _POSE.size)):
         _, qw, qx, qy, qz, tx, ty, tz, camera_id = _POSE.unpack_from(data, at)
@@ -148,7 +153,7 @@ def _poses_from_bytes(data: bytes, path: Path) -> list[Pose]:
     return poses
 
 
-def _points_from_bytes(data: bytes, path: Path) -> PointCloud:
+def _points_from_bytes(data: mmap.mmap, path: Path) -> PointCloud:
     count, at = _checked_count(data, _POINT.size), _COUNT.size
     positions, colors = np.empty((count, 3), np.float32), np.empty((count, 3), np.uint8)
     for row in range(count):
@@ -160,7 +165,7 @@ def _points_from_bytes(data: bytes, path: Path) -> PointCloud:
     return PointCloud(positions, colors)
 
 
-def _checked_count(data: bytes, least: int) -> int:
+def _checked_count(data: mmap.mmap, least: int) -> int:
     """The file's leading count, refused before anything is allocated when the file is too small for it."""
     (count,) = _COUNT.unpack_from(data, 0)
     if _COUNT.size + count * least > len(data):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pycolmap
 import pytest
+from PIL import Image
 
 from app.data.lens import Lens, check_lens, pinhole_matrix, rectified, undistort
 from app.data.open import open_scene
@@ -106,6 +107,29 @@ def test_rgba_scene_with_distortion_loads(tmp_path):
 def test_rescaling_a_lens_scales_its_rectified_camera():
     whole, half = rectified(lens_of("OPENCV")), rectified(lens_of("OPENCV").rescaled(32, 24))
     assert abs(half.width - whole.width / 2) <= 1 and half.params[0] == pytest.approx(whole.params[0] / 2)
+
+
+@pytest.mark.parametrize(("model", "resolution", "divisor"), [
+    ("OPENCV", 2, 1), ("OPENCV", 4, 2), ("SIMPLE_RADIAL", 8, 4), ("OPENCV_FISHEYE", 8, 4), ("PINHOLE", 8, 1)])
+def test_large_factors_undistort_at_twice_the_final_size(tmp_path, model, resolution, divisor):
+    """The cheap way shows the same picture as undistorting whole: a spot lies where the view's own camera says."""
+    lens = lens_of(model, 640, 480)
+    lens = Lens(model, 640, 480, tuple(pycolmap.Camera(
+        model=model, width=640, height=480, params=[600.0 if p == 60.0 else p for p in lens.params]).params))
+    colmap_scene(tmp_path, ["a.png"], size=(640, 480), camera=(model, 0, lens.params), text=True)
+    point = np.array([[0.11, -0.07, 1.0]])
+    u, v = pycolmap.Camera(model=model, width=640, height=480, params=list(lens.params)).img_from_cam(point)[0]
+    y, x = np.mgrid[0:480, 0:640] + 0.5
+    spot = 250.0 * np.exp(-((x - u) ** 2 + (y - v) ** 2) / 128.0)
+    Image.fromarray(np.repeat(spot[..., None], 3, axis=2).astype(np.uint8)).save(tmp_path / "images" / "a.png")
+    view = open_scene(tmp_path, resolution=resolution).views[0]
+    straight = rectified(lens)
+    assert (view.camera.width, view.camera.height) == (round(straight.width / resolution), round(straight.height / resolution))
+    assert view.load.args[1].lens.width == 640 // divisor
+    weights = view.load()[..., 0].astype(float)
+    y, x = np.mgrid[0:view.camera.height, 0:view.camera.width] + 0.5
+    found = np.array([(weights * x).sum(), (weights * y).sum()]) / weights.sum()
+    assert np.abs(found - (view.camera.K @ point[0])[:2]).max() < 0.05
 
 
 def test_an_anisotropic_rescale_of_a_pinhole_keeps_both_focal_lengths():

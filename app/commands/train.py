@@ -38,19 +38,23 @@ class TrainArgs(TrainConfig):
     quiet: bool = setting(False, "No progress bar and no summary.")
 
 
-def config_of(args: TrainArgs) -> TrainConfig:
-    """The training configuration in the flags. Raises UsageError naming a value that cannot be."""
+def config_of(args: TrainConfig) -> TrainConfig:
+    """The training configuration among a command's flags. Raises UsageError naming a value that cannot be."""
     config = TrainConfig(**{f.name: getattr(args, f.name) for f in fields(TrainConfig)})
     for path, value in flatten(config).items():
         try:
             coerce(path, value)
         except OptionError as error:
             raise UsageError(f"--{error}.") from None
-    if args.threads < 0:
-        raise UsageError(f"--threads is {args.threads}; it must be a number of threads, or 0 for all.")
     if config.sh_degree > 3:
         raise UsageError(f"--sh_degree is {config.sh_degree}; choose 0, 1, 2 or 3.")
     return config
+
+
+def require_threads(threads: int) -> None:
+    """Raises UsageError for a number of threads that cannot be."""
+    if threads < 0:
+        raise UsageError(f"--threads is {threads}; it must be a number of threads, or 0 for all.")
 
 
 def run(args: TrainArgs) -> int:
@@ -60,6 +64,7 @@ def run(args: TrainArgs) -> int:
     if not args.model_path:
         raise UsageError("splatscope train needs a folder for the results: -m OUT.")
     config = config_of(args)
+    require_threads(args.threads)
     out = Path(args.model_path)
 
     # the slow imports come after the flags are known to be right
@@ -67,9 +72,9 @@ def run(args: TrainArgs) -> int:
     from app.training.run import prepare_output, train_headless
     from app.training.trainer import TrainingStopped
 
-    prepare_output(out)
     scene = open_scene(args.source, resolution=args.resolution, long_side=args.long_side, images=args.images or None,
                        eval_every=EVAL_EVERY if args.eval else 0)
+    prepare_output(out)   # after the scene, so that a mistyped one leaves no empty folder behind
     for sentence in scene.warnings:
         say(sentence)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Annotated, Literal
 import tyro
 
 from app.commands.parsing import UsageError
+from app.commands.train import config_of, require_threads
 from app.config import TrainConfig
 from app.data.scene import SceneError
 from app.gui.display import display_problem
@@ -19,27 +21,27 @@ Backend = Literal["auto", "cuda", "cpu", "reference"]
 
 
 @dataclass(frozen=True)
-class WindowArgs:
+class WindowArgs(TrainConfig):
+    """Everything that training can be told, and what only the window needs."""
+
     path: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PATH")] = setting(
-        "", "Folder of a COLMAP or transforms.json scene, or a Gaussian PLY; without it the bundled demo opens."
+        "", "Folder of a COLMAP or transforms.json scene, a run or a Gaussian PLY; without it the bundled demo opens."
     )
+    resolution: Annotated[int, tyro.conf.arg(aliases=["-r"])] = setting(
+        -1, "1, 2, 4 or 8 divides the size of the images, more is a width in px; -1 = at most 1600 px wide."
+    )
+    long_side: int = setting(0, "Longer side of the images in px instead of a resolution; 0 = no limit.", unit="px")
     backend: Backend = setting("auto", "What renders: auto takes the fastest that runs here.")
-    trace: Annotated[str, tyro.conf.arg(metavar="FILE")] = setting(
-        "", "Write one JSON line per drawn frame to this file."
-    )
+    threads: int = setting(0, "CPU threads; 0 = all.", lo=0, hi=256)
     paused: bool = setting(False, "Open the scene without starting to train.")
-    iterations: int = setting(TrainConfig.iterations, "Training steps.", unit="it", lo=1, hi=100000)
+    trace: Annotated[str, tyro.conf.arg(metavar="FILE")] = setting("", "Write one JSON line per drawn frame to this file.")
 
 
 @dataclass(frozen=True)
 class ViewArgs:
-    path: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")] = setting(
-        "", "A Gaussian PLY or a run folder."
-    )
+    path: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")] = setting("", "A Gaussian PLY or a run folder.")
     backend: Backend = setting("auto", "What renders: auto takes the fastest that runs here.")
-    trace: Annotated[str, tyro.conf.arg(metavar="FILE")] = setting(
-        "", "Write one JSON line per drawn frame to this file."
-    )
+    trace: Annotated[str, tyro.conf.arg(metavar="FILE")] = setting("", "Write one JSON line per drawn frame to this file.")
 
 
 def demo_path() -> Path:
@@ -48,6 +50,15 @@ def demo_path() -> Path:
     if not (folder / "transforms_train.json").is_file():
         raise SceneError(f"the bundled demo is missing from {folder}; install splatscope again or name a scene folder")
     return folder
+
+
+def require_recognised(path: str) -> None:
+    """Say what is wrong with a path before a window opens on it."""
+    from app.data.open import recognise
+
+    found = recognise(path)
+    if found.kind == "unknown":
+        raise SceneError(found.warnings[0])
 
 
 def require_display() -> None:
@@ -59,27 +70,31 @@ def require_display() -> None:
 
 def run(args: WindowArgs) -> int:
     """Open the window and train unless asked to wait."""
+    config = config_of(args)
+    require_threads(args.threads)
+    path = args.path or str(demo_path())
+    require_recognised(path)
     require_display()
     from app.launch import launch
 
-    path = args.path or str(demo_path())
     return launch(
         path,
         backend=args.backend,
         trace=args.trace or None,
         play=not args.paused,
-        config=TrainConfig(iterations=args.iterations),
+        config=config,
+        resolution=args.resolution,
+        long_side=args.long_side,
+        threads=args.threads,
+        debug=bool(os.environ.get("SPLATSCOPE_DEBUG")),
     )
 
 
 def run_view(args: ViewArgs) -> int:
     """Open the window on Gaussians that are not trained further."""
     if not args.path:
-        raise SceneError(
-            "splatscope view needs a Gaussian PLY; name one, for example `splatscope view point_cloud.ply`"
-        )
-    if not Path(args.path).exists():
-        raise SceneError(f"{args.path} does not exist; name a Gaussian PLY or a run folder")
+        raise SceneError("splatscope view needs a Gaussian PLY; name one, for example `splatscope view point_cloud.ply`")
+    require_recognised(args.path)
     require_display()
     from app.launch import launch
 

@@ -39,6 +39,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         return 0
 
     monkeypatch.setattr(window, "display_problem", lambda: None)
+    monkeypatch.setattr(window, "require_recognised", lambda path: None)
     monkeypatch.setitem(sys.modules, "app.launch", types.SimpleNamespace(launch=launch))
     return calls
 
@@ -69,9 +70,7 @@ def test_without_arguments_the_demo_opens_and_plays(launched: list[dict[str, Any
 
 
 def test_a_path_opens_the_window_on_it_with_the_flags(launched: list[dict[str, Any]]) -> None:
-    assert (
-        cli.main(["some/scene", "--backend", "reference", "--trace", "t.jsonl", "--paused", "--iterations", "700"]) == 0
-    )
+    assert cli.main(["some/scene", "--backend", "reference", "--trace", "t.jsonl", "--paused", "--iterations", "700"]) == 0
     call = launched[0]
     assert (call["path"], call["backend"], call["trace"], call["play"]) == ("some/scene", "reference", "t.jsonl", False)
     assert call["config"].iterations == 700
@@ -132,10 +131,7 @@ def test_every_setting_has_a_flag_and_keeps_its_default(trained: list[train.Trai
     config = train.config_of(trained[0])
     assert config.densify.absgrad and config.raster.alpha_gradient == "straight_through"
     assert config.raster == RasterConfig(alpha_gradient="straight_through")
-    assert (
-        config.means_lr == TrainConfig().means_lr
-        and config.densify.grad_threshold == TrainConfig().densify.grad_threshold
-    )
+    assert config.means_lr == TrainConfig().means_lr and config.densify.grad_threshold == TrainConfig().densify.grad_threshold
 
 
 def test_the_help_of_a_flag_is_the_metadata_of_its_setting(capsys: pytest.CaptureFixture[str]) -> None:
@@ -147,9 +143,7 @@ def test_the_help_of_a_flag_is_the_metadata_of_its_setting(capsys: pytest.Captur
     assert parsing.parse(Outer, ["--inner.radius", "1.5"], prog="p", description="d") == Outer(inner=Inner(1.5))
 
 
-@pytest.mark.parametrize(
-    "words", [["--help"], ["train", "--help"], ["view", "-h"], ["info", "--help"], ["doctor", "--help"]]
-)
+@pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["view", "-h"], ["info", "--help"], ["doctor", "--help"]])
 def test_help_names_the_program_and_ends_well(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         cli.main(words)
@@ -177,6 +171,9 @@ def test_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[str])
         (["train", "-m", "b"], "needs a scene"),
         (["train", "a"], "-m OUT"),
         (["train", "-m", "out", "-s"], "-s needs"),
+        (["nowhere"], "nowhere does not exist"),
+        (["--densify.cap", "-5"], "densify.cap"),
+        (["--threads", "-1"], "--threads is -1"),
         (["view"], "needs a Gaussian PLY"),
         (["view", "nowhere.ply"], "nowhere.ply does not exist"),
         (["info"], "needs a path"),
@@ -184,9 +181,7 @@ def test_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[str])
         (["doctor", "again"], "again"),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_code_2(
-    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_input_is_one_sentence_and_exit_code_2(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(words) == 2
     printed = capsys.readouterr()
     assert says in printed.err

@@ -48,7 +48,7 @@ class TrainConfig:
     quat_lr: float = setting(1e-3, "Learning rate of quaternions.", lo=1e-5, hi=1e-1, log=True)
     adam_eps: float = setting(1e-15, "Adam's epsilon.", lo=1e-20, hi=1e-6, log=True)
     white_background: bool = setting(False, "White instead of black background.")
-    seed: int = setting(0, "Seed of everything random; on the CPU a seed fixes every bit.", live=False)
+    seed: int = setting(0, "Seed of everything random; on the CPU a seed fixes every bit.", lo=0, live=False)
     extent: float = setting(0.0, "World radius that the rate of means and the densification sizes scale with; 0 = from "
                             "the cameras.", unit="world", lo=0.0, hi=1000.0)
     init_points: int = setting(20000, "Random points where a scene has none.", lo=100, hi=1_000_000, live=False)

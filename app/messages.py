@@ -269,6 +269,7 @@ class Snapshot:
     stage_ms: Mapping[str, float] = field(default_factory=dict)    # project, sh, binning, rasterize, loss, ... adam
     memory: Mapping[str, int] = field(default_factory=dict)        # bytes: parameters, adam, images, intersections, rss
     selected: GaussianReport | None = None
+    commands_done: int = 0                 # how many commands the engine has carried out since it started
     threads: int = 0                       # kernel threads that training may use now
     seconds: float = 0.0                   # spent training since iteration 0, pauses left out
     view_name: str = ""                    # photograph of the last step

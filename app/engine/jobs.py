@@ -17,6 +17,10 @@ BUDGET = 0.05
 Work = Generator["tuple[float, str] | None", None, None]
 
 
+class Refused(ValueError):
+    """What the user asked for cannot be done; the message is one sentence for them."""
+
+
 @dataclass
 class Job:
     """`exclusive` work wants the model to stand still: no training step is taken while it runs."""

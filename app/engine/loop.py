@@ -13,10 +13,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from app.config import TrainConfig
+from app.data.scene import SceneError
 from app.engine import commands, work
 from app.engine.background import Background, Report
 from app.engine.history import History, Smoothed
-from app.engine.jobs import Jobs
+from app.engine.jobs import Jobs, Refused
 from app.engine.pacing import Pace
 from app.engine.publish import Publisher
 from app.engine.settings import EngineSettings
@@ -52,6 +53,7 @@ class Engine:
         self.running = False
         self.steps_left: int | None = None       # of a Step command; None = no limit
         self.failed = False
+        self.commands_done = 0
         self.stopping = threading.Event()
         self.clock: Callable[[], float] = time.monotonic
 
@@ -125,9 +127,8 @@ class Engine:
         self.emit(EngineFailed(summary, text))
 
     def job_failed(self, name: str, error: BaseException) -> None:
-        if isinstance(error, (ValueError, OSError)) and not self.settings.debug:
-            # SceneError, a full disk, a bad option: the message is already a sentence for the user
-            self.notice(str(error), "error")
+        if isinstance(error, (SceneError, Refused, OSError)):
+            self.notice(str(error), "error")   # already a sentence for the user
         else:
             self.fail(name, error)
 
@@ -152,6 +153,7 @@ class Engine:
                 commands.handle(self, command)
             except Exception as error:  # noqa: BLE001 - shown to the user
                 self.fail(type(command).__name__, error)
+            self.commands_done += 1
             self.publisher.dirty = True
             if self.stopping.is_set():
                 return
@@ -218,6 +220,10 @@ class Engine:
         try:
             report = trainer.step()
         except TrainingStopped as error:
+            self.running, self.steps_left = False, None
+            self.notice(str(error), "error", aloud=True)
+            return
+        except (SceneError, OSError) as error:   # a photograph that cannot be decoded
             self.running, self.steps_left = False, None
             self.notice(str(error), "error", aloud=True)
             return

@@ -20,7 +20,7 @@ class Viewer:
         self.request: ViewRequest | None = None
         self.frame: Frame | None = None
         self._seen = 0                      # version of the newest request read
-        self._drawn = 0                     # version of the request that `frame` answers
+        self._drawn = 0                     # version of the request that was served last
         self._drawn_model: tuple[int, int] = (0, -1)
         self._sequence = 0
         self._range: tuple[tuple[str, str, bool | None], tuple[float, float]] | None = None
@@ -39,7 +39,7 @@ class Viewer:
     def forget(self) -> None:
         """Another scene: what was drawn does not hold, and neither do photographs and ranges."""
         self.frame = None
-        self._drawn_model = (0, -1)
+        self._drawn, self._drawn_model = -1, (0, -1)
         self._photographs = self._range = None
 
     def _model_key(self) -> tuple[int, int]:
@@ -56,7 +56,7 @@ class Viewer:
             moved = False
         still = not engine.training and not request.moving
         return engine.pace.view_due(
-            changed=self._drawn != self._seen or self.frame is None, model_moved=moved, moving=request.moving,
+            changed=self._drawn != self._seen, model_moved=moved, moving=request.moving,
             refine=still and self.frame is not None and self.frame.detail < 1.0)
 
     def draw(self) -> None:
@@ -67,7 +67,7 @@ class Viewer:
         engine, request, model = self._engine, self.request, self._engine.model
         assert request is not None and model is not None
         camera = request.camera
-        changed = self._drawn != self._seen or self.frame is None
+        changed = self._drawn != self._seen
         still = not engine.training and not changed
         pixels = camera.width * camera.height
         level = engine.pace.level(pixels, moving=request.moving, still=still)

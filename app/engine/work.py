@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app.engine.background import Report
-from app.engine.jobs import Job, Work
+from app.engine.jobs import Job, Refused, Work
 from app.engine.options import flatten
 from app.messages import ConfigChanged, Evaluated
 
@@ -116,7 +116,10 @@ def switch_backend(engine: Engine, name: str) -> Job:
 
     def run() -> Work:
         helper = engine.background(lambda report: engine.settings.load_backend(name, report), "backend")
-        ready = yield from helper.wait()
+        try:
+            ready = yield from helper.wait()
+        except ValueError as error:
+            raise Refused(str(error)) from error
         resolved = engine.backend = ready.name
         model = engine.model
         if model is not None:

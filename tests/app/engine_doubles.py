@@ -68,11 +68,17 @@ class Window:
         self.events: list[m.Event] = []
         self.snapshot = m.Snapshot()
         self.snapshots: list[m.Snapshot] = []
+        self.sent = 0
         self._version = 0
 
     def send(self, *commands: m.Command) -> None:
         for command in commands:
             self.engine.commands.put(command)
+            self.sent += 1
+
+    def sync(self) -> float:
+        """Wait until everything sent so far is carried out and shown; the seconds it took."""
+        return self.until(lambda: self.snapshot.commands_done >= self.sent)
 
     def look(self, request: m.ViewRequest) -> m.ViewRequest:
         self.engine.view_requests.put(request)

@@ -1,0 +1,54 @@
+"""The README says what is there: files, equations, keys, flags and commands that it names exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from app.__main__ import COMMANDS
+from app.gui.actions import SHORTCUTS
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_every_file_it_names_exists() -> None:
+    inline = re.findall(r"`((?:app|render|cuda_src|assets|tests)/[\w./]*)`|\((assets/[\w./]+)\)", README)
+    named = [a or b for a, b in inline]
+    assert len(named) > 20
+    assert [n for n in named if not (ROOT / n).exists()] == []
+
+
+def test_every_equation_it_cites_stands_beside_the_code() -> None:
+    walk = README[README.index("## One mean's walk"):README.index("## Where things are")]
+    cited = {e for group in re.findall(r"\(((?:[A-Z]\d(?:, )?)+)\)", walk) for e in group.split(", ")}
+    assert len(cited) > 12
+    sources = "".join(p.read_text(encoding="ascii") for p in (ROOT / "cuda_src" / "math").glob("*.h"))
+    assert sorted(cited - set(re.findall(r"Eq\. ([A-Z]\d)", sources))) == []
+
+
+def test_its_keys_are_those_of_the_window() -> None:
+    table = README[README.index("### Keys"):README.index("## One mean's walk")]
+    for shortcut in SHORTCUTS:
+        if not shortcut.shown:
+            continue
+        if shortcut.shown.isdigit():
+            assert 1 <= int(shortcut.shown) <= 9
+            continue
+        assert shortcut.shown in table, f"{shortcut.shown}: {shortcut.help}"
+    assert "1 – 9" in table and sum(s.shown.isdigit() for s in SHORTCUTS) == 9
+
+
+def test_its_commands_and_flags_are_understood(capsys: pytest.CaptureFixture[str]) -> None:
+    from app.__main__ import main
+
+    commands = set(re.findall(r"`?splatscope (train|view|info|doctor)\b", README))
+    assert commands == {c for c in COMMANDS if c}
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    words = capsys.readouterr().out
+    named = set(re.findall(r"(--[a-z][\w.]+)", README)) - {"--json", "--debug", "--help"}
+    assert len(named) > 6
+    assert [flag for flag in named if flag not in words] == []

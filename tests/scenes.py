@@ -41,7 +41,8 @@ class Case:
 
 def leaves(gaussians: Gaussians) -> tuple[Gaussians, dict[str, Tensor]]:
     """The same Gaussians as leaves that require gradients, and those leaves by name."""
-    tensors = {f.name: getattr(gaussians, f.name).detach().clone().requires_grad_() for f in fields(gaussians)}
+    tensors = {f.name: getattr(gaussians, f.name).detach().clone().requires_grad_() for f in fields(gaussians)
+               if getattr(gaussians, f.name) is not None}
     return Gaussians(**tensors), tensors
 
 

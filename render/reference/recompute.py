@@ -58,8 +58,7 @@ def _alpha_slope(raw: Tensor, config: RasterConfig) -> Tensor:
     """d alpha / d raw of clamp and cutoff; autograd of two one-line functions, pointwise."""
     with torch.enable_grad():
         leaf = raw.detach().requires_grad_()
-        alpha = fade(clamp_alpha(leaf, config), config)
-    return torch.autograd.grad(alpha.sum(), leaf)[0] if alpha.requires_grad else torch.zeros_like(raw)
+        return torch.autograd.grad(fade(clamp_alpha(leaf, config), config).sum(), leaf)[0]
 
 
 class RecomputeRasterize(torch.autograd.Function):

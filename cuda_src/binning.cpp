@@ -1,9 +1,11 @@
 // binning: which Gaussians may touch which tile, front to back. One stable depth sort over Gaussians, then a counting
 // sort of (tile, Gaussian) pairs: emission in depth order makes each tile's list depth-ordered without sorting pairs.
 //
-// Work is cut into CHUNKS pieces of the depth order whatever the number of threads, so the result never depends on it.
+// The exact test runs over Gaussians in index order (their data lies in that order), the counting sort over the depth
+// order. Both are cut into CHUNKS pieces whatever the number of threads, so the result never depends on it.
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "kernels.h"
 #include "math/ellipse.h"
@@ -16,6 +18,7 @@ typedef uint64_t Key;
 #else
 typedef uint32_t Key;
 #endif
+struct Item { Key key; int32_t id; };  // what the depth sort moves
 GS_HD Key sortable(Real depth) {  // order-preserving bits, negative depths included
     Key k;
     std::memcpy(&k, &depth, sizeof k);
@@ -31,100 +34,156 @@ GS_HD TileBox tile_box(const CameraArgs& c, const Real* mean, const Real* extent
             clampi((mean[1] - extent[1]) * inv, c.tiles_y), clampi(floor_((mean[1] + extent[1]) * inv) + 1, c.tiles_y)};
 }
 
-// visit(ty, tx0, tx1) for each row of tiles whose pixel centres the ellipse reaches
+// visit(tile, first row, end row) for each tile whose pixel centres the ellipse reaches, row-major; rows within the tile.
 template <class F>
-GS_HD void tile_spans(const CameraArgs& c, const RasterArgs& ra, const Real* mean, const Real* conic, const Real* extent,
-                      Real opacity, F&& visit) {
+GS_HD void touched_tiles(const CameraArgs& c, const RasterArgs& ra, const Real* mean, const Real* conic, const Real* extent,
+                         Real opacity, F&& visit) {
     const TileBox box = tile_box(c, mean, extent);
     const Real level = Real(2) * std::log(opacity / ra.cutoff) + ra.footprint_margin;
-    const Spans s = make_spans(conic[0], conic[1], conic[2], level, extent[0], extent[1]);
-    const Real pad = 2 * std::numeric_limits<Real>::epsilon() * (std::abs(mean[0]) + c.width);  // rounding of positions
+    const Real mx = mean[0], my = mean[1], ex = extent[0], ey = extent[1], half = Real(0.5), size = TILE_SIZE;
+    const Spans across = make_spans(conic[0], conic[1], conic[2], level, ex, ey);
+    const Spans down = make_spans(conic[2], conic[1], conic[0], level, ey, ex);
+    const Real pad = 2 * std::numeric_limits<Real>::epsilon() * (std::abs(mx) + std::abs(my) + c.width + c.height);  // rounding
     for (int ty = box.y0; ty < box.y1; ty++) {
-        const Real lo = ty * TILE_SIZE + Real(0.5), hi = min_(Real((ty + 1) * TILE_SIZE), Real(c.height)) - Real(0.5);
+        const Real y0 = ty * size + half, y1 = min_((ty + 1) * size, Real(c.height)) - half;
         Real left, right;
-        if (!span_in_band(s, extent[1], lo - mean[1] - pad, hi - mean[1] + pad, left, right)) continue;
-        left += mean[0] - pad;
-        right += mean[0] + pad;
-        if (left > Real(c.width) - Real(0.5) || right < Real(0.5)) continue;
-        const Real inv = Real(1) / TILE_SIZE;
-        const int tx0 = int(min_(max_(ceil_((left - TILE_SIZE + Real(0.5)) * inv), Real(box.x0)), Real(c.tiles_x - 1)));
-        const int tx1 = int(min_(floor_((right - Real(0.5)) * inv) + 1, Real(box.x1)));
-        if (tx0 < tx1) visit(ty, tx0, tx1);
+        if (!span_in_band(across, ey, y0 - my - pad, y1 - my + pad, left, right)) continue;
+        left += mx - pad;
+        right += mx + pad;
+        if (left > Real(c.width) - half || right < half) continue;
+        const int tx0 = int(min_(max_(ceil_((left - size + half) / size), Real(box.x0)), Real(c.tiles_x - 1)));
+        const int tx1 = int(min_(floor_((right - half) / size) + 1, Real(box.x1)));
+        for (int tx = tx0; tx < tx1; tx++) {
+            Real top, bottom;
+            const Real x0 = tx * size + half;
+            if (!span_in_band(down, ex, x0 - mx - pad, x0 + size - 1 - mx + pad, top, bottom)) continue;
+            const Real origin = my - y0;
+            const int r0 = int(min_(max_(ceil_(origin + top - pad), Real(0)), size));
+            const int r1 = int(min_(max_(floor_(origin + bottom + pad) + 1, Real(0)), size));
+            visit(ty * c.tiles_x + tx, r0, std::max(r0, r1));
+        }
     }
 }
-GS_HD int64_t chunk_begin(int64_t n, int chunk) { return n * chunk / CHUNKS; }
+
+// Pieces of the index order are powers of two, so that an index names its piece by a shift.
+GS_HD int piece_shift(int64_t N) {
+    int shift = 0;
+    while ((int64_t(CHUNKS) << shift) < N) shift++;
+    return shift;
+}
+GS_HD int64_t depth_begin(int64_t V, int64_t chunk) { return V * chunk / CHUNKS; }
+// Where the pairs of each index piece stand, less where they are emitted.
+struct Shifts {
+    int shift;
+    int64_t by[CHUNKS];
+    Shifts(int64_t N, const int64_t* bounds, const int64_t* emit_offsets) : shift(piece_shift(N)) {
+        for (int64_t p = 0; p < CHUNKS; p++) by[p] = bounds[p] - emit_offsets[std::min(N, p << shift)];
+    }
+    int64_t operator()(int64_t id) const { return by[id >> shift]; }
+};
+// visit(id, first pair, end pair) in the depth order of one chunk, with the memory it will need on its way to the cache.
+template <class F>
+GS_HD void for_each_by_depth(int64_t V, int64_t chunk, const int32_t* order, const int64_t* emit_offsets, const Shifts& shifts,
+                             const int32_t* pairs, F&& visit) {
+    constexpr int FAR = 32, NEAR = 12;
+    const int64_t end = depth_begin(V, chunk + 1);
+    for (int64_t i = depth_begin(V, chunk); i < end; i++) {
+        if (i + FAR < end) __builtin_prefetch(&emit_offsets[order[i + FAR]]);
+        if (i + NEAR < end) {
+            const int64_t id = order[i + NEAR];
+            __builtin_prefetch(&pairs[emit_offsets[id] + shifts(id)]);
+        }
+        const int64_t id = order[i];
+        visit(id, emit_offsets[id], emit_offsets[id + 1]);
+    }
+}
 }  // namespace
 
 GS_KERNEL int binning_chunks() { return CHUNKS; }
 
-// order [N]: ids of the visible Gaussians by depth, ties by index; scratch [N] as large. bounds [CHUNKS+1]: running sum
-// of the tiles of their boxes, an upper bound of the pairs that each chunk will emit. Returns the number visible.
+// order [N]: ids of the visible Gaussians by depth, ties by index. bounds [CHUNKS+1]: running sum of the tiles of their
+// boxes over pieces of the index order, an upper bound of the pairs. Returns the number visible.
 GS_KERNEL int64_t binning_order(const CameraArgs* camera, int64_t N, const Real* means2d, const Real* depths, const Real* extents,
-                                int32_t* order, int32_t* scratch, int64_t* bounds) {
-    int64_t V = 0;
-    for (int64_t i = 0; i < N; i++)
-        if (extents[2 * i] > 0) order[V++] = int32_t(i);
-    std::vector<Key> keys(V), other(V);
-    for (int64_t i = 0; i < V; i++) keys[i] = sortable(depths[order[i]]);
-    constexpr int BITS = 11, BUCKETS = 1 << BITS;
-    int32_t *from = order, *to = scratch;
-    for (int shift = 0; shift < int(8 * sizeof(Key)); shift += BITS) {  // LSD radix sort: stable
-        int64_t start[BUCKETS] = {};
-        for (int64_t i = 0; i < V; i++) start[(keys[i] >> shift) & (BUCKETS - 1)]++;
-        int64_t sum = 0;
-        for (int64_t& s : start) { const int64_t count = s; s = sum; sum += count; }
-        for (int64_t i = 0; i < V; i++) {
-            const int64_t at = start[(keys[i] >> shift) & (BUCKETS - 1)]++;
-            other[at] = keys[i];
-            to[at] = from[i];
-        }
-        keys.swap(other);
-        std::swap(from, to);
-    }
-    if (from != order) std::copy(from, from + V, order);
+                                int32_t* order, int64_t* bounds) {
     const CameraArgs c = *camera;
-    Pool::get().run(CHUNKS, [&](int64_t chunk) {
-        int64_t sum = 0;
-        for (int64_t i = chunk_begin(V, chunk); i < chunk_begin(V, chunk + 1); i++) {
-            const TileBox box = tile_box(c, means2d + 2 * order[i], extents + 2 * order[i]);
+    const int shift = piece_shift(N);
+    std::vector<Item> items(N), other(N);
+    int64_t visible[CHUNKS];
+    Pool::get().run(CHUNKS, [&](int64_t piece) {
+        const int64_t begin = std::min(N, piece << shift), end = std::min(N, (piece + 1) << shift);
+        int64_t sum = 0, at = begin;
+        for (int64_t i = begin; i < end; i++) {
+            if (!(extents[2 * i] > 0)) continue;
+            const TileBox box = tile_box(c, means2d + 2 * i, extents + 2 * i);
             sum += int64_t(box.x1 - box.x0) * (box.y1 - box.y0);
+            items[at++] = {sortable(depths[i]), int32_t(i)};
         }
-        bounds[chunk + 1] = sum;
+        visible[piece] = at - begin;
+        bounds[piece + 1] = sum;
     });
     bounds[0] = 0;
-    for (int k = 0; k < CHUNKS; k++) bounds[k + 1] += bounds[k];
+    int64_t V = 0;
+    for (int64_t p = 0; p < CHUNKS; p++) {
+        bounds[p + 1] += bounds[p];
+        std::copy_n(items.begin() + std::min(N, p << shift), visible[p], items.begin() + V);  // never moves up
+        V += visible[p];
+    }
+    constexpr int BITS = 11, BUCKETS = 1 << BITS, PARTS = 4;  // fewer, larger parts: each has a histogram to clear
+    auto part = [V](int64_t p) { return V * p / PARTS; };
+    std::vector<int32_t> start(PARTS * BUCKETS);
+    for (int digit = 0; digit < int(8 * sizeof(Key)); digit += BITS) {  // LSD radix sort: stable
+        Pool::get().run(PARTS, [&](int64_t p) {
+            int32_t* count = &start[p * BUCKETS];
+            std::fill_n(count, BUCKETS, 0);
+            for (int64_t i = part(p); i < part(p + 1); i++) count[(items[i].key >> digit) & (BUCKETS - 1)]++;
+        });
+        int32_t sum = 0;
+        for (int b = 0; b < BUCKETS; b++)
+            for (int p = 0; p < PARTS; p++) sum += std::exchange(start[p * BUCKETS + b], sum);
+        Pool::get().run(PARTS, [&](int64_t p) {
+            int32_t* to = &start[p * BUCKETS];
+            for (int64_t i = part(p); i < part(p + 1); i++) other[to[(items[i].key >> digit) & (BUCKETS - 1)]++] = items[i];
+        });
+        items.swap(other);
+    }
+    for (int64_t i = 0; i < V; i++) order[i] = items[i].id;
     return V;
 }
 
-// Exact test. pairs [bounds[CHUNKS]]: tile of each pair, Gaussian-major in depth order, each chunk from its bound on.
-// emit_offsets [N+1]: running count by Gaussian index; tile_offsets [T+1]; cursors [CHUNKS*T]: where each chunk writes
-// into each tile's list. Returns the number of pairs.
+// Exact test. pairs and rows [bounds[CHUNKS]]: tile and rows of each pair, Gaussian-major, each index piece from its bound
+// on. emit_offsets [N+1]: running count; tile_offsets [T+1]; cursors [CHUNKS*T]: where each chunk of the depth order will
+// write into each tile's list. Returns the number of pairs.
 GS_KERNEL int64_t binning_count(const CameraArgs* camera, const RasterArgs* raster, int64_t N, int64_t V, const Real* means2d,
                                 const Real* conics, const Real* extents, const Real* opacities, const int32_t* order,
-                                const int64_t* bounds, int32_t* pairs, int64_t* emit_offsets, int64_t* tile_offsets,
+                                const int64_t* bounds, int32_t* pairs, uint8_t* rows, int64_t* emit_offsets, int64_t* tile_offsets,
                                 int64_t* cursors) {
     const CameraArgs c = *camera;
     const RasterArgs ra = *raster;
     const int64_t T = int64_t(c.tiles_x) * c.tiles_y;
-    std::fill(emit_offsets, emit_offsets + N + 1, 0);
+    const int shift = piece_shift(N);
+    Pool::get().run(CHUNKS, [&](int64_t piece) {
+        int64_t out = bounds[piece];
+        for (int64_t i = std::min(N, piece << shift), end = std::min(N, (piece + 1) << shift); i < end; i++) {
+            const int64_t begin = out;
+            if (extents[2 * i] > 0)
+                touched_tiles(c, ra, means2d + 2 * i, conics + 3 * i, extents + 2 * i, opacities[i], [&](int tile, int r0, int r1) {
+                    rows[2 * out] = uint8_t(r0);
+                    rows[2 * out + 1] = uint8_t(r1);
+                    pairs[out++] = tile;
+                });
+            emit_offsets[i + 1] = out - begin;
+        }
+    });
+    emit_offsets[0] = 0;
+    for (int64_t i = 0; i < N; i++) emit_offsets[i + 1] += emit_offsets[i];
+    const Shifts shifts(N, bounds, emit_offsets);
     Pool::get().run(CHUNKS, [&](int64_t chunk) {
         int64_t* histogram = cursors + chunk * T;
         std::fill(histogram, histogram + T, 0);
-        int32_t* out = pairs + bounds[chunk];
-        for (int64_t i = chunk_begin(V, chunk); i < chunk_begin(V, chunk + 1); i++) {
-            const int64_t id = order[i];
-            int32_t* begin = out;
-            tile_spans(c, ra, means2d + 2 * id, conics + 3 * id, extents + 2 * id, opacities[id], [&](int ty, int tx0, int tx1) {
-                for (int tx = tx0; tx < tx1; tx++) {
-                    const int32_t tile = ty * c.tiles_x + tx;
-                    *out++ = tile;
-                    histogram[tile]++;
-                }
-            });
-            emit_offsets[id + 1] = out - begin;
-        }
+        for_each_by_depth(V, chunk, order, emit_offsets, shifts, pairs, [&](int64_t id, int64_t begin, int64_t end) {
+            for (int64_t e = begin + shifts(id); e < end + shifts(id); e++) histogram[pairs[e]]++;
+        });
     });
-    for (int64_t i = 0; i < N; i++) emit_offsets[i + 1] += emit_offsets[i];
     int64_t sum = 0;
     for (int64_t tile = 0; tile < T; tile++) {
         tile_offsets[tile] = sum;
@@ -139,18 +198,20 @@ GS_KERNEL int64_t binning_count(const CameraArgs* camera, const RasterArgs* rast
     return sum;
 }
 
-GS_KERNEL void binning_emit(int64_t T, int64_t V, const int32_t* order, const int64_t* bounds, const int32_t* pairs,
-                            const int64_t* emit_offsets, int64_t* cursors, int32_t* flatten_ids, int32_t* emit_ids) {
+GS_KERNEL void binning_emit(int64_t T, int64_t N, int64_t V, const int32_t* order, const int64_t* bounds, const int32_t* pairs,
+                            const uint8_t* rows, const int64_t* emit_offsets, int64_t* cursors, int32_t* flatten_ids,
+                            int32_t* emit_ids, uint8_t* tile_rows) {
+    const Shifts shifts(N, bounds, emit_offsets);
     Pool::get().run(CHUNKS, [&](int64_t chunk) {
         int64_t* cursor = cursors + chunk * T;
-        const int32_t* in = pairs + bounds[chunk];
-        for (int64_t i = chunk_begin(V, chunk); i < chunk_begin(V, chunk + 1); i++) {
-            const int32_t id = order[i];
-            for (int64_t e = emit_offsets[id]; e < emit_offsets[id + 1]; e++) {
-                const int64_t at = cursor[*in++]++;
-                flatten_ids[at] = id;
+        for_each_by_depth(V, chunk, order, emit_offsets, shifts, pairs, [&](int64_t id, int64_t begin, int64_t end) {
+            for (int64_t e = begin; e < end; e++) {
+                const int64_t from = e + shifts(id), at = cursor[pairs[from]]++;
+                flatten_ids[at] = int32_t(id);
                 emit_ids[at] = int32_t(e);
+                tile_rows[2 * at] = rows[2 * from];
+                tile_rows[2 * at + 1] = rows[2 * from + 1];
             }
-        }
+        });
     });
 }

@@ -1,14 +1,13 @@
 // rasterize: front-to-back compositing of the tile lists, and its backward. CPU traversal: a job per tile, Gaussians in
 // the outer loop, rows of TILE_SIZE pixels in the inner one (SIMD over the pixels of a row), pixel state in L1.
 //
-// Only rows that the ellipse reaches inside the tile's columns are visited. The backward recomputes alpha from the end
+// Only the rows that binning found reached by the ellipse inside the tile are visited. The backward recomputes alpha from the end
 // of the list, rebuilds T by division by (1 - alpha), and leaves one record per (tile, Gaussian) pair in Gaussian-major
 // order; a second pass adds each Gaussian's records in that order. No sum depends on threads.
 #include <limits>
 
 #include "kernels.h"
 #include "math/blend.h"
-#include "math/ellipse.h"
 
 namespace {
 constexpr int VECTORS = TILE_SIZE / LANES > 0 ? TILE_SIZE / LANES : 1;  // vectors a row
@@ -21,9 +20,7 @@ struct alignas(64) Record {    // what the loops need of a Gaussian, one or two 
     Real mx, my;
     Real A, B, C, lo;          // base-2 exponent: lo + A dx^2 + B dx dy + C dy^2
     Real color[3], depth;
-    Real ex;
-    Spans rows;                // y-spans within a band of x
-    Real unused;
+    Real unused[6];
 };
 constexpr int RECORD = sizeof(Record) / sizeof(Real);
 
@@ -32,23 +29,24 @@ GS_HD Tile tile_at(const CameraArgs& c, const int64_t* offsets, int64_t tile) {
     return {int(tile % c.tiles_x) * TILE_SIZE, int(tile / c.tiles_x) * TILE_SIZE, offsets[tile], offsets[tile + 1]};
 }
 
-struct Rows { int begin, end; };
-GS_HD Rows rows_in_tile(const Record& g, const Tile& t, Real pad) {
-    Real top, bottom;
-    const Real lo = t.x + Real(0.5) - g.mx, hi = lo + (TILE_SIZE - 1);
-    if (!span_in_band(g.rows, g.ex, lo - pad, hi + pad, top, bottom)) return {0, 0};
-    const Real origin = g.my - t.y - Real(0.5), limit = TILE_SIZE;
-    return {int(min_(max_(ceil_(origin + top - pad), Real(0)), limit)),
-            int(min_(max_(floor_(origin + bottom + pad) + 1, Real(0)), limit))};
-}
-GS_HD Real rounding_pad(const CameraArgs& c) {
-    return 4 * std::numeric_limits<Real>::epsilon() * (c.width + c.height);
-}
-// Base-2 exponent at the columns dx (Ax = A dx) of the row dy.
-struct RowTerms { Real k1, k0; };
-GS_HD RowTerms row_terms(const Record& g, Real dy) { return {g.B * dy, g.C * dy * dy + g.lo}; }
-GS_HD Vec exponent(Vec Ax, Vec dx, RowTerms r) { return (Ax + r.k1) * dx + r.k0; }
+struct Lists {                 // the tile lists, see binning.cpp
+    const int64_t* offsets;
+    const int32_t *ids, *emit_ids;
+    const uint8_t* rows;       // [M,2] half-open
+    const Record* records;
+};
 
+// One Gaussian over one tile: base-2 exponent at column dx and row r = (A dx + k1[r]) dx + k0[r].
+struct alignas(64) RowTerms {
+    Real k1[TILE_SIZE], k0[TILE_SIZE];
+};
+GS_HD void row_terms(const Record& g, int y, RowTerms& out) {
+    for (int v = 0; v < VECTORS; v++) {
+        const Vec dy = lane_index() + (Real(y + v * LANES) + Real(0.5) - g.my);
+        store(&out.k1[v * LANES], dy * g.B);
+        store(&out.k0[v * LANES], dy * dy * g.C + g.lo);
+    }
+}
 GS_HD Vec columns(int x, int v) { return lane_index() + (Real(x + v * LANES) + Real(0.5)); }
 
 struct alignas(64) ForwardState {
@@ -59,9 +57,10 @@ struct alignas(64) ForwardState {
 };
 
 template <bool SMOOTH, bool DEPTH, bool COUNT>
-GS_HD void blend_row(const RasterArgs& ra, const Record& g, Vec Ax, Vec dx, RowTerms terms, Mask index, ForwardState& s, int r, int x) {
+GS_HD void blend_row(const RasterArgs& ra, const Record& g, Vec Ax, Vec dx, Real k1, Real k0, Mask index, ForwardState& s, int r,
+                     int x) {
     const Vec zero = vsplat(0);
-    const Vec raw = exp2_(exponent(Ax, dx, terms));
+    const Vec raw = exp2_((Ax + k1) * dx + k0);
     const Vec alpha = alpha_rule<SMOOTH>(ra, raw).value;
     const Vec T = load(&s.T[r][x]);
     const Vec part = alpha * T, next = T - part;
@@ -85,8 +84,8 @@ GS_HD unsigned alive_rows(const ForwardState& s) {
 }
 
 template <bool SMOOTH, bool DEPTH, bool COUNT>
-void forward_tile(const CameraArgs& c, const RasterArgs& ra, const Tile& t, const int32_t* ids, const Record* records, ForwardState& s) {
-    const Real pad = rounding_pad(c);
+void forward_tile(const CameraArgs& c, const RasterArgs& rules, const Tile& t, const Lists& lists, ForwardState& s) {
+    const RasterArgs ra = rules;  // a copy that no store can alias stays in registers
     const int in_x = std::min(TILE_SIZE, c.width - t.x), in_y = std::min(TILE_SIZE, c.height - t.y);
     for (int r = 0; r < TILE_SIZE; r++)
         for (int x = 0; x < TILE_SIZE; x++) {
@@ -99,15 +98,17 @@ void forward_tile(const CameraArgs& c, const RasterArgs& ra, const Tile& t, cons
         const unsigned alive = alive_rows(s);
         if (!alive) break;
         for (int64_t i = batch, end = std::min(t.end, batch + BATCH); i < end; i++) {
-            __builtin_prefetch(&records[ids[std::min(i + AHEAD, t.end - 1)]]);
-            const Record& g = records[ids[i]];
-            const Rows rows = rows_in_tile(g, t, pad);
+            __builtin_prefetch(&lists.records[lists.ids[std::min(i + AHEAD, t.end - 1)]]);
+            const Record g = lists.records[lists.ids[i]];
+            const int begin = lists.rows[2 * i], last_row = lists.rows[2 * i + 1];
+            RowTerms terms;
+            row_terms(g, t.y, terms);
             const Mask index = Mask{} + Int(i);
             for (int v = 0; v < VECTORS; v++) {
                 const Vec dx = columns(t.x, v) - g.mx, Ax = dx * g.A;
-                for (int r = rows.begin; r < rows.end; r++)
+                for (int r = begin; r < last_row; r++)
                     if (alive >> r & 1)
-                        blend_row<SMOOTH, DEPTH, COUNT>(ra, g, Ax, dx, row_terms(g, t.y + r + Real(0.5) - g.my), index, s, r, v * LANES);
+                        blend_row<SMOOTH, DEPTH, COUNT>(ra, g, Ax, dx, terms.k1[r], terms.k0[r], index, s, r, v * LANES);
             }
         }
     }
@@ -153,10 +154,10 @@ template <bool DEPTH, bool ABS> struct Sums {  // over the rows of one column of
 };
 
 template <bool SMOOTH, bool DEPTH, bool ABS>
-GS_HD void unblend_row(const RasterArgs& ra, const Record& g, Vec Ax, Vec dx, Real dy, Mask index, BackwardState& s, int r, int x,
-                       Sums<DEPTH, ABS>& sum) {
+GS_HD void unblend_row(const RasterArgs& ra, const Record& g, Vec Ax, Vec dx, Real dy, Real k1, Real k0, Mask index,
+                       BackwardState& s, int r, int x, Sums<DEPTH, ABS>& sum) {
     const Vec zero = vsplat(0), one = vsplat(1);
-    const Vec raw = exp2_(exponent(Ax, dx, row_terms(g, dy)));
+    const Vec raw = exp2_((Ax + k1) * dx + k0);
     const Alpha<Vec> rule = alpha_rule<SMOOTH>(ra, raw);
     const Vec alpha = pick(index <= load_mask(&s.last[r][x]), rule.value, zero);
     const Vec rcp = one / (one - alpha);
@@ -183,21 +184,25 @@ GS_HD void unblend_row(const RasterArgs& ra, const Record& g, Vec Ax, Vec dx, Re
     sum.v_dy2 += v * (dy * dy);
     if (ABS) {  // per pixel |dL/dmean2d|, with the conic taken back from base 2 later
         const Real two = 2;
-        sum.abs_x += vabs(v * (two * Ax + g.B * dy));
+        sum.abs_x += vabs(v * (two * Ax + k1));
         sum.abs_y += vabs(v * (dx * g.B + two * g.C * dy));
     }
 }
 
 template <bool SMOOTH, bool DEPTH, bool ABS>
-GS_HD void unblend_gaussian(const RasterArgs& ra, const Record& g, const Tile& t, Rows rows, int64_t i, BackwardState& s, Real* out) {
+GS_HD void unblend_gaussian(const RasterArgs& ra, const Record& g, const Tile& t, int begin, int end, int64_t i, BackwardState& s,
+                            Real* out) {
     Vec q[PAIR] = {};
+    RowTerms terms;
+    row_terms(g, t.y, terms);
     const Mask index = Mask{} + Int(i);
     for (int v = 0; v < VECTORS; v++) {
         const Vec dx = columns(t.x, v) - g.mx, Ax = dx * g.A;
         Sums<DEPTH, ABS> sum;
-        for (int r = rows.begin; r < rows.end; r++)
+        for (int r = begin; r < end; r++)
             if (i <= s.row_last[r])
-                unblend_row<SMOOTH, DEPTH, ABS>(ra, g, Ax, dx, t.y + r + Real(0.5) - g.my, index, s, r, v * LANES, sum);
+                unblend_row<SMOOTH, DEPTH, ABS>(ra, g, Ax, dx, t.y + r + Real(0.5) - g.my, terms.k1[r], terms.k0[r], index, s, r,
+                                                v * LANES, sum);
         const Vec v_dx = sum.v * dx;  // dx is the same in every row of the column, so it leaves the sums
         q[0] += sum.v; q[1] += v_dx; q[2] += v_dx * dx;
         q[3] += sum.v_dy; q[4] += sum.v_dy * dx; q[5] += sum.v_dy2;
@@ -209,19 +214,17 @@ GS_HD void unblend_gaussian(const RasterArgs& ra, const Record& g, const Tile& t
 }
 
 template <bool SMOOTH, bool DEPTH, bool ABS>
-void backward_tile(const CameraArgs& c, const RasterArgs& ra, const Tile& t, int64_t tile_last, const int32_t* ids,
-                   const int32_t* emit_ids, const Record* records, BackwardState& s, Real* pairs) {
-    const Real pad = rounding_pad(c);
-    for (int64_t i = t.end - 1; i > tile_last; i--) std::fill_n(pairs + PAIR * int64_t(emit_ids[i]), PAIR, Real(0));
+void backward_tile(const RasterArgs& rules, const Tile& t, int64_t tile_last, const Lists& lists, BackwardState& s, Real* pairs) {
+    const RasterArgs ra = rules;
+    for (int64_t i = t.end - 1; i > tile_last; i--) std::fill_n(pairs + PAIR * int64_t(lists.emit_ids[i]), PAIR, Real(0));
     for (int64_t i = tile_last; i >= t.begin; i--) {
         const int64_t ahead = std::max(i - AHEAD, t.begin);
-        __builtin_prefetch(&records[ids[ahead]]);
-        __builtin_prefetch(pairs + PAIR * int64_t(emit_ids[ahead]), 1);
-        const Record& g = records[ids[i]];
-        const Rows rows = rows_in_tile(g, t, pad);
+        __builtin_prefetch(&lists.records[lists.ids[ahead]]);
+        __builtin_prefetch(pairs + PAIR * int64_t(lists.emit_ids[ahead]), 1);
+        const Record g = lists.records[lists.ids[i]];
         Real out[16] = {};
-        if (rows.begin < rows.end) unblend_gaussian<SMOOTH, DEPTH, ABS>(ra, g, t, rows, i, s, out);
-        std::copy_n(out, PAIR, pairs + PAIR * int64_t(emit_ids[i]));
+        unblend_gaussian<SMOOTH, DEPTH, ABS>(ra, g, t, lists.rows[2 * i], lists.rows[2 * i + 1], i, s, out);
+        std::copy_n(out, PAIR, pairs + PAIR * int64_t(lists.emit_ids[i]));
     }
 }
 
@@ -236,44 +239,34 @@ GS_KERNEL int rasterize_record_size() { return RECORD; }
 GS_KERNEL int rasterize_pair_size() { return PAIR; }
 
 // records [N,RECORD], 64-byte aligned. depths may be null (0). Rows of culled Gaussians are not written.
-GS_KERNEL void rasterize_pack(const RasterArgs* raster, int64_t N, const Real* means2d, const Real* conics, const Real* extents,
-                              const Real* opacities, const Real* colors, const Real* depths, Real* records) {
-    const RasterArgs ra = *raster;
+GS_KERNEL void rasterize_pack(int64_t N, const Real* means2d, const Real* conics, const Real* extents, const Real* opacities,
+                              const Real* colors, const Real* depths, Real* records) {
     parallel_ranges(N, PIECE, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i++) {
             if (!(extents[2 * i] > 0)) continue;
-            Record& g = reinterpret_cast<Record*>(records)[i];
             const Real a = conics[3 * i], c = conics[3 * i + 2];
             // a needle's conic may round to an indefinite one; it would grow instead of fade along its axis
             const Real limit = std::sqrt(a * c) * (1 - 2 * std::numeric_limits<Real>::epsilon());
             const Real b = min_(max_(conics[3 * i + 1], -limit), limit);
-            g.mx = means2d[2 * i];
-            g.my = means2d[2 * i + 1];
-            g.A = Real(-0.5 * LOG2E) * a;
-            g.B = Real(-LOG2E) * b;
-            g.C = Real(-0.5 * LOG2E) * c;
-            g.lo = std::log2(opacities[i]);
-            for (int ch = 0; ch < 3; ch++) g.color[ch] = colors[3 * i + ch];
-            g.depth = depths ? depths[i] : Real(0);
-            g.ex = extents[2 * i];
-            const Real level = Real(2) * std::log(opacities[i] / ra.cutoff) + ra.footprint_margin;
-            g.rows = make_spans(c, b, a, level, extents[2 * i + 1], extents[2 * i]);
-            g.unused = 0;
+            reinterpret_cast<Record*>(records)[i] = {
+                means2d[2 * i], means2d[2 * i + 1], Real(-0.5 * LOG2E) * a, Real(-LOG2E) * b, Real(-0.5 * LOG2E) * c,
+                std::log2(opacities[i]), {colors[3 * i], colors[3 * i + 1], colors[3 * i + 2]}, depths ? depths[i] : Real(0), {}};
         }
     });
 }
 
 // colors [H,W,3] with background; transmittances [H,W]; depths [H,W] or null; last_ids [H,W] (-1 = nobody).
 GS_KERNEL void rasterize_fwd(const CameraArgs* camera, const RasterArgs* raster, const Real* background, const int64_t* tile_offsets,
-                             const int32_t* flatten_ids, const Real* records, Real* colors, Real* transmittances, Real* depths,
-                             int32_t* last_ids) {
+                             const int32_t* flatten_ids, const uint8_t* rows, const Real* records, Real* colors,
+                             Real* transmittances, Real* depths, int32_t* last_ids) {
     const CameraArgs c = *camera;
     const RasterArgs ra = *raster;
+    const Lists lists{tile_offsets, flatten_ids, nullptr, rows, reinterpret_cast<const Record*>(records)};
     Pool::get().run(int64_t(c.tiles_x) * c.tiles_y, [&](int64_t tile) {
         const Tile t = tile_at(c, tile_offsets, tile);
         ForwardState s;
         dispatch(ra.smooth_cutoff, depths != nullptr, false, [&](auto smooth, auto with_depth, auto) {
-            forward_tile<smooth.value, with_depth.value, false>(c, ra, t, flatten_ids, reinterpret_cast<const Record*>(records), s);
+            forward_tile<smooth.value, with_depth.value, false>(c, ra, t, lists, s);
         });
         for (int r = 0; r < std::min(TILE_SIZE, c.height - t.y); r++)
             for (int x = 0; x < std::min(TILE_SIZE, c.width - t.x); x++) {
@@ -289,14 +282,15 @@ GS_KERNEL void rasterize_fwd(const CameraArgs* camera, const RasterArgs* raster,
 
 // counts [H,W]: how many Gaussians blend into each pixel.
 GS_KERNEL void rasterize_count(const CameraArgs* camera, const RasterArgs* raster, const int64_t* tile_offsets,
-                               const int32_t* flatten_ids, const Real* records, int32_t* counts) {
+                               const int32_t* flatten_ids, const uint8_t* rows, const Real* records, int32_t* counts) {
     const CameraArgs c = *camera;
     const RasterArgs ra = *raster;
+    const Lists lists{tile_offsets, flatten_ids, nullptr, rows, reinterpret_cast<const Record*>(records)};
     Pool::get().run(int64_t(c.tiles_x) * c.tiles_y, [&](int64_t tile) {
         const Tile t = tile_at(c, tile_offsets, tile);
         ForwardState s;
         dispatch(ra.smooth_cutoff, false, false, [&](auto smooth, auto, auto) {
-            forward_tile<smooth.value, false, true>(c, ra, t, flatten_ids, reinterpret_cast<const Record*>(records), s);
+            forward_tile<smooth.value, false, true>(c, ra, t, lists, s);
         });
         for (int r = 0; r < std::min(TILE_SIZE, c.height - t.y); r++)
             for (int x = 0; x < std::min(TILE_SIZE, c.width - t.x); x++)
@@ -306,19 +300,19 @@ GS_KERNEL void rasterize_count(const CameraArgs* camera, const RasterArgs* raste
 
 // pairs [M,PAIR]: every record is written. absolute: also the sums of absolute values.
 GS_KERNEL void rasterize_bwd(const CameraArgs* camera, const RasterArgs* raster, const Real* background, const int64_t* tile_offsets,
-                             const int32_t* flatten_ids, const int32_t* emit_ids, const Real* records, const Real* transmittances,
-                             const int32_t* last_ids, const Real* v_colors, const Real* v_transmittances, const Real* v_depths,
-                             int absolute, Real* pairs) {
+                             const int32_t* flatten_ids, const int32_t* emit_ids, const uint8_t* rows, const Real* records,
+                             const Real* transmittances, const int32_t* last_ids, const Real* v_colors,
+                             const Real* v_transmittances, const Real* v_depths, int absolute, Real* pairs) {
     const CameraArgs c = *camera;
     const RasterArgs ra = *raster;
+    const Lists lists{tile_offsets, flatten_ids, emit_ids, rows, reinterpret_cast<const Record*>(records)};
     Pool::get().run(int64_t(c.tiles_x) * c.tiles_y, [&](int64_t tile) {
         const Tile t = tile_at(c, tile_offsets, tile);
         if (t.begin == t.end) return;
         BackwardState s;
         const int64_t last = load_backward(c, t, background, transmittances, last_ids, {v_colors, v_transmittances, v_depths}, s);
         dispatch(ra.smooth_cutoff, v_depths != nullptr, absolute != 0, [&](auto smooth, auto with_depth, auto with_abs) {
-            backward_tile<smooth.value, with_depth.value, with_abs.value>(
-                c, ra, t, last, flatten_ids, emit_ids, reinterpret_cast<const Record*>(records), s, pairs);
+            backward_tile<smooth.value, with_depth.value, with_abs.value>(ra, t, last, lists, s, pairs);
         });
     });
 }

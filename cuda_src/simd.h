@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "common.h"  // which includes this file again, in the right place
 
@@ -26,8 +27,11 @@ typedef Real Vec __attribute__((vector_size(GS_VECTOR_BYTES)));
 typedef Int Mask __attribute__((vector_size(GS_VECTOR_BYTES)));  // comparisons give -1 or 0 per lane
 constexpr int LANES = GS_VECTOR_BYTES / int(sizeof(Real));
 
-template <> struct Lanes<Vec> { static GS_HD Vec splat(Real x) { return Vec{} + x; } };
-GS_HD Vec vsplat(Real x) { return Vec{} + x; }
+template <size_t... I> GS_HD Vec repeat(Real x, std::index_sequence<I...>) { return Vec{(void(I), x)...}; }
+template <size_t... I> GS_HD Vec count_up(std::index_sequence<I...>) { return Vec{Real(I)...}; }
+GS_HD Vec vsplat(Real x) { return repeat(x, std::make_index_sequence<LANES>{}); }  // compiles to one broadcast
+GS_HD Vec lane_index() { return count_up(std::make_index_sequence<LANES>{}); }
+template <> struct Lanes<Vec> { static GS_HD Vec splat(Real x) { return vsplat(x); } };
 GS_HD Vec pick(Mask m, Vec a, Vec b) { return m ? a : b; }
 GS_HD Mask pick(Mask m, Mask a, Mask b) { return m ? a : b; }
 GS_HD Vec vmin(Vec a, Vec b) { return a < b ? a : b; }
@@ -43,12 +47,6 @@ GS_HD void store_mask(Int* p, Mask v) { std::memcpy(p, &v, sizeof v); }
 GS_HD Vec sqrt_(Vec x) {  // compiles to one vector square root
     Vec r;
     for (int l = 0; l < LANES; l++) r[l] = std::sqrt(x[l]);
-    return r;
-}
-
-GS_HD Vec lane_index() {
-    Vec r;
-    for (int l = 0; l < LANES; l++) r[l] = Real(l);
     return r;
 }
 
@@ -121,8 +119,10 @@ template <> struct Halve<2> {
 };
 GS_HD Real hsum(Vec v) { return Halve<LANES>::sum(v); }
 GS_HD bool any(Mask m) {
-    Int r = 0;
-    for (int l = 0; l < LANES; l++) r |= m[l];
+    typedef uint64_t Words __attribute__((vector_size(GS_VECTOR_BYTES)));
+    const Words w = (Words)m;
+    uint64_t r = 0;
+    for (int l = 0; l < GS_VECTOR_BYTES / 8; l++) r |= w[l];
     return r != 0;
 }
 

@@ -108,6 +108,7 @@ class TileBins:
     flatten_ids: Tensor   # [M] int32 Gaussian indices
     emit_ids: Tensor | None = None      # [M] int32: where the entry stands in Gaussian-major order (fixed-order gather)
     emit_offsets: Tensor | None = None  # [N+1] int64: range of each Gaussian in Gaussian-major order
+    rows: Tensor | None = None          # [M,2] uint8: rows of the tile that the Gaussian reaches, half-open; None = all
 
 
 @dataclass

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import platformdirs
@@ -45,7 +45,7 @@ def _version(command: tuple[str, ...]) -> str | None:
     return done.stdout.strip().splitlines()[0] if done.returncode == 0 and done.stdout.strip() else None
 
 
-@lru_cache(maxsize=None)
+@cache
 def _find(cxx: str) -> Compiler | None:
     candidates: list[tuple[str, tuple[str, ...]]] = []
     if cxx:
@@ -121,7 +121,8 @@ def library_path(double: bool, progress: Progress | None = None) -> Path:
     """
     compiler = find_compiler()
     if compiler is None:
-        raise CompileError("no C++ compiler was found ($CXX, g++, clang++, clang-cl): install g++, or pip install 'splatscope[zig]'")
+        raise CompileError("no C++ compiler was found ($CXX, g++, clang++, clang-cl): install g++, "
+                           "or pip install 'splatscope[zig]'")
     folder, options = source_folder(), flags(compiler, double)
     suffix = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
     target = cache_folder() / f"kernels-{'f64' if double else 'f32'}-{_key(compiler, options, folder)}{suffix}"
@@ -146,8 +147,10 @@ def _build(compiler: Compiler, options: list[str], folder: Path, target: Path, p
             done = subprocess.run([*compiler.command, *options, *(str(folder / s) for s in SOURCES), *output],
                                   capture_output=True, text=True, cwd=scratch)
             if done.returncode != 0:
-                raise CompileError(f"{compiler.name} could not compile the CPU kernels:\n{done.stderr.strip() or done.stdout.strip()}")
+                said = done.stderr.strip() or done.stdout.strip()
+                raise CompileError(f"{compiler.name} could not compile the CPU kernels:\n{said}")
             os.replace(built, target)
     except OSError as error:
-        raise CompileError(f"the kernel cache {target.parent} cannot be written ({error.strerror}): set SPLATSCOPE_CACHE to another folder") from error
+        raise CompileError(f"the kernel cache {target.parent} cannot be written ({error.strerror}): "
+                           "set SPLATSCOPE_CACHE to another folder") from error
     progress(f"Compiled the CPU kernels in {time.monotonic() - start:.1f} s.")

@@ -14,12 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from render.backends import compile
+from render.backends import buffers, compile
 from render.backends.signatures import CPU_KERNELS, Arg, camera_struct, camera_values, raster_struct, raster_values
 from render.config import RasterConfig
 from render.types import Camera
 
-_DTYPES = {"i32": torch.int32, "i64": torch.int64, "f64": torch.float64}
+_DTYPES = {"u8": torch.uint8, "i32": torch.int32, "i64": torch.int64, "f64": torch.float64}
 _SCALARS = {"i32": ctypes.c_int, "i64": ctypes.c_int64, "f64": ctypes.c_double}
 _RETURNS = {"binning_order": ctypes.c_int64, "binning_count": ctypes.c_int64}
 _SIZES = ("binning_chunks", "rasterize_record_size", "rasterize_pair_size")
@@ -156,4 +156,4 @@ def threads() -> int:
 
 def empty_like_all(*tensors: Tensor) -> list[Tensor]:
     """Uninitialised contiguous tensors of the same shapes."""
-    return [torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors]
+    return [buffers.empty_like(t) for t in tensors]

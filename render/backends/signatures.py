@@ -26,7 +26,7 @@ _ITEM = re.compile(r"(?P<name>\w+)(?P<flags>[?~]*)(\[(?P<shape>[^\]]*)\])?(:(?P<
 @dataclass(frozen=True)
 class Arg:
     name: str
-    type: str                 # camera, raster, real, i32, i64, f64
+    type: str                 # camera, raster, real, u8, i32, i64, f64
     shape: tuple[str, ...] | None  # None = scalar or struct
     nullable: bool = False
     strided: bool = False
@@ -62,21 +62,21 @@ CPU_KERNELS: dict[str, tuple[Arg, ...]] = {name: parse(text) for name, text in {
     "sh_bwd": "camera, N:i64, degree:i32, total:i32, means[N 3], sh0~[N _ 3], stride0:i64, shN~[N _ 3], strideN:i64,"
               " extents?[N 2], colors[N 3], v_colors[N 3] -> v_means[N 3], v_sh0~[N _ 3], v_stride0:i64, v_shN~[N _ 3],"
               " v_strideN:i64",
-    "binning_order": "camera, N:i64, means2d[N 2], depths[N], extents[N 2] -> order[N]:i32, scratch[N]:i32, bounds[_]:i64",
+    "binning_order": "camera, N:i64, means2d[N 2], depths[N], extents[N 2] -> order[N]:i32, bounds[_]:i64",
     "binning_count": "camera, raster, N:i64, V:i64, means2d[N 2], conics[N 3], extents[N 2], opacities[N], order[N]:i32,"
-                     " bounds[_]:i64 -> pairs[_]:i32, emit_offsets[_]:i64, tile_offsets[_]:i64, cursors[_]:i64",
-    "binning_emit": "T:i64, V:i64, order[N]:i32, bounds[_]:i64, pairs[_]:i32, emit_offsets[_]:i64, cursors[_]:i64"
-                    " -> flatten_ids[M]:i32, emit_ids[M]:i32",
-    "rasterize_pack": "raster, N:i64, means2d[N 2], conics[N 3], extents[N 2], opacities[N], colors[N 3], depths?[N]"
-                      " -> records[N _]",
-    "rasterize_fwd": "camera, raster, background[3], tile_offsets[_]:i64, flatten_ids[M]:i32, records[N _]"
+                     " bounds[_]:i64 -> pairs[P]:i32, rows[P 2]:u8, emit_offsets[_]:i64, tile_offsets[_]:i64, cursors[_]:i64",
+    "binning_emit": "T:i64, N:i64, V:i64, order[N]:i32, bounds[_]:i64, pairs[P]:i32, rows[P 2]:u8, emit_offsets[_]:i64,"
+                    " cursors[_]:i64 -> flatten_ids[M]:i32, emit_ids[M]:i32, tile_rows[M 2]:u8",
+    "rasterize_pack": "N:i64, means2d[N 2], conics[N 3], extents[N 2], opacities[N], colors[N 3], depths?[N] -> records[N _]",
+    "rasterize_fwd": "camera, raster, background[3], tile_offsets[_]:i64, flatten_ids[M]:i32, rows[M 2]:u8, records[N _]"
                      " -> colors[H W 3], transmittances[H W], depths?[H W], last_ids[H W]:i32",
-    "rasterize_bwd": "camera, raster, background[3], tile_offsets[_]:i64, flatten_ids[M]:i32, emit_ids[M]:i32, records[N _],"
-                     " transmittances[H W], last_ids[H W]:i32, v_colors[H W 3], v_transmittances?[H W], v_depths?[H W],"
-                     " absolute:i32 -> pairs[M _]",
+    "rasterize_bwd": "camera, raster, background[3], tile_offsets[_]:i64, flatten_ids[M]:i32, emit_ids[M]:i32, rows[M 2]:u8,"
+                     " records[N _], transmittances[H W], last_ids[H W]:i32, v_colors[H W 3], v_transmittances?[H W],"
+                     " v_depths?[H W], absolute:i32 -> pairs[M _]",
+    "rasterize_count": "camera, raster, tile_offsets[_]:i64, flatten_ids[M]:i32, rows[M 2]:u8, records[N _]"
+                       " -> counts[H W]:i32",
     "rasterize_gather": "N:i64, emit_offsets[_]:i64, pairs[_ _], conics[N 3], opacities[N] -> v_means2d[N 2], v_conics[N 3],"
                         " v_opacities[N], v_colors[N 3], v_depths?[N], v_abs_means2d?[N 2]",
-    "rasterize_count": "camera, raster, tile_offsets[_]:i64, flatten_ids[M]:i32, records[N _] -> counts[H W]:i32",
     "ssim_fwd": "height:i32, width:i32, image[H W 3], target[H W 3] -> partials[_ 3]:f64, maps?[3 H W 3]",
     "ssim_bwd": "height:i32, width:i32, image[H W 3], target[H W 3], maps?[3 H W 3], w_l1:f64, w_mse:f64, w_ssim:f64"
                 " -> v_image[H W 3]",

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from render import timing
-from render.backends import cpu
+from render.backends import buffers, cpu
 from render.config import RasterConfig
 from render.reference.binning import bin_tiles as reference_bin_tiles
 from render.reference.binning import check_intersections
@@ -19,22 +19,23 @@ def _bin_cpu(projected: Projected, opacities: Tensor, camera: Camera, config: Ra
     means2d, conics, depths, extents = (t.detach() for t in (
         projected.means2d, projected.conics, projected.depths, projected.extents))
     n, tiles = len(opacities), camera.tiles[0] * camera.tiles[1]
-    order, scratch = (torch.empty(n, dtype=torch.int32) for _ in range(2))
+    order = buffers.empty((n,), torch.int32)
     bounds = torch.empty(k.chunks + 1, dtype=torch.int64)
-    visible = k.binning_order(view, n, means2d, depths, extents, order, scratch, bounds)
+    visible = k.binning_order(view, n, means2d, depths, extents, order, bounds)
     bound = int(bounds[-1])  # of the boxes' tiles, never below the exact count
     # A bound within twice the budget is counted exactly before it is judged; the scratch list stays that small.
     if bound > 2 * config.max_intersection_bytes // 8:
         check_intersections(bound, extents, config)
-    pairs = torch.empty(bound, dtype=torch.int32)
-    emit_offsets, tile_offsets = torch.empty(n + 1, dtype=torch.int64), torch.empty(tiles + 1, dtype=torch.int64)
-    cursors = torch.empty(k.chunks * tiles, dtype=torch.int64)
+    pairs, rows = buffers.empty((bound,), torch.int32), buffers.empty((bound, 2), torch.uint8)
+    emit_offsets, tile_offsets = buffers.empty((n + 1,), torch.int64), torch.empty(tiles + 1, dtype=torch.int64)
+    cursors = buffers.empty((k.chunks * tiles,), torch.int64)
     count = k.binning_count(view, rules, n, visible, means2d, conics, extents, opacities.detach(), order, bounds, pairs,
-                            emit_offsets, tile_offsets, cursors)
+                            rows, emit_offsets, tile_offsets, cursors)
     check_intersections(count, extents, config)
-    flatten_ids, emit_ids = (torch.empty(count, dtype=torch.int32) for _ in range(2))
-    k.binning_emit(tiles, visible, order, bounds, pairs, emit_offsets, cursors, flatten_ids, emit_ids)
-    return TileBins(tile_offsets, flatten_ids, emit_ids, emit_offsets)
+    flatten_ids, emit_ids = (buffers.empty((count,), torch.int32) for _ in range(2))
+    tile_rows = buffers.empty((count, 2), torch.uint8)
+    k.binning_emit(tiles, n, visible, order, bounds, pairs, rows, emit_offsets, cursors, flatten_ids, emit_ids, tile_rows)
+    return TileBins(tile_offsets, flatten_ids, emit_ids, emit_offsets, tile_rows)
 
 
 def bin_tiles(projected: Projected, opacities_eff: Tensor, camera: Camera, config: RasterConfig,

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from render import timing
-from render.backends import cpu
+from render.backends import buffers, cpu
 from render.config import RasterConfig
 from render.reference.project import project as reference_project
 from render.shapes import check
@@ -21,7 +21,7 @@ class _Project(torch.autograd.Function):
                 config: RasterConfig) -> tuple[Tensor, ...]:
         n, k = len(means), cpu.kernels(means.dtype)
         means2d, conics, depths, extents, compensations = (
-            means.new_empty(shape) for shape in ((n, 2), (n, 3), (n,), (n, 2), (n,)))
+            buffers.empty(shape, means.dtype) for shape in ((n, 2), (n, 3), (n,), (n, 2), (n,)))
         k.project_fwd(k.camera(camera, config), k.raster(config), n, means, quats, scales, opacities,
                       means2d, conics, depths, extents, compensations)
         ctx.save_for_backward(means, quats, scales, extents)

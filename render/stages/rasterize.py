@@ -8,21 +8,25 @@ import torch
 from torch import Tensor
 
 from render import timing
-from render.backends import cpu
-from render.config import RasterConfig
+from render.backends import buffers, cpu
+from render.config import TILE_SIZE, RasterConfig
 from render.reference.absgrad import attach_tap
 from render.reference.rasterize import rasterize as reference_rasterize
 from render.types import Camera, GradientTap, Projected, TileBins
 
 
-def pack(k: cpu.Kernels, projected: Projected, opacities_eff: Tensor, colors: Tensor, config: RasterConfig,
-         depth: bool) -> Tensor:
+def _rows(bins: TileBins) -> Tensor:
+    """[M,2] the rows to visit; all of them where the binning did not say."""
+    if bins.rows is not None:
+        return bins.rows
+    return torch.tensor([0, TILE_SIZE], dtype=torch.uint8).repeat(len(bins.flatten_ids), 1)
+
+
+def pack(k: cpu.Kernels, projected: Projected, opacities_eff: Tensor, colors: Tensor, depth: bool) -> Tensor:
     """[N,record] what the inner loops read of each Gaussian, one or two cache lines each."""
     n = len(opacities_eff)
-    raw = torch.empty(n * k.record_size + 16, dtype=opacities_eff.dtype)
-    skip = -raw.data_ptr() % 64 // raw.element_size()
-    records = raw[skip:skip + n * k.record_size].view(n, k.record_size)
-    k.rasterize_pack(k.raster(config), n, projected.means2d.detach(), projected.conics.detach(), projected.extents,
+    records = buffers.empty((n, k.record_size), opacities_eff.dtype)
+    k.rasterize_pack(n, projected.means2d.detach(), projected.conics.detach(), projected.extents,
                      opacities_eff.detach(), colors.detach(), projected.depths.detach() if depth else None, records)
     return records
 
@@ -36,13 +40,13 @@ class _Rasterize(torch.autograd.Function):
                 config: RasterConfig, with_depth: bool, tap: GradientTap | None) -> tuple[Tensor, ...]:
         k = cpu.kernels(means2d.dtype)
         projected = Projected(means2d, conics, depths, extents, compensations)
-        records = pack(k, projected, opacities_eff, colors, config, with_depth)
+        records = pack(k, projected, opacities_eff, colors, with_depth)
         shape = (camera.height, camera.width)
-        picture, transmittances = means2d.new_empty(*shape, 3), means2d.new_empty(shape)
-        depth = means2d.new_empty(shape) if with_depth else None
-        last_ids = torch.empty(shape, dtype=torch.int32)
-        k.rasterize_fwd(k.camera(camera, config), k.raster(config), background, bins.tile_offsets, bins.flatten_ids, records,
-                        picture, transmittances, depth, last_ids)
+        picture, transmittances = buffers.empty((*shape, 3), means2d.dtype), buffers.empty(shape, means2d.dtype)
+        depth = buffers.empty(shape, means2d.dtype) if with_depth else None
+        last_ids = buffers.empty(shape, torch.int32)
+        k.rasterize_fwd(k.camera(camera, config), k.raster(config), background, bins.tile_offsets, bins.flatten_ids,
+                        _rows(bins), records, picture, transmittances, depth, last_ids)
         ctx.save_for_backward(conics, opacities_eff, background, records, transmittances, last_ids)
         ctx.bins, ctx.camera, ctx.config, ctx.tap = bins, camera, config, tap
         ctx.mark_non_differentiable(last_ids)
@@ -58,13 +62,13 @@ class _Rasterize(torch.autograd.Function):
         v_picture = conics.new_zeros(camera.height, camera.width, 3) if v_picture is None else v_picture.contiguous()
         v_transmittances, v_depth = (None if v is None else v.contiguous() for v in (v_transmittances, v_depth))
         absolute = tap is not None and tap.absolute
-        pairs = conics.new_empty(len(bins.flatten_ids), k.pair_size)
+        pairs = buffers.empty((len(bins.flatten_ids), k.pair_size), conics.dtype)
         k.rasterize_bwd(k.camera(camera, config), k.raster(config), background, bins.tile_offsets, bins.flatten_ids,
-                        bins.emit_ids, records, transmittances, last_ids, v_picture, v_transmittances, v_depth,
+                        bins.emit_ids, _rows(bins), records, transmittances, last_ids, v_picture, v_transmittances, v_depth,
                         int(absolute), pairs)
-        v_means2d, v_conics, v_opacities, v_colors = (conics.new_empty(s) for s in ((n, 2), (n, 3), (n,), (n, 3)))
+        v_means2d, v_conics, v_opacities, v_colors = (buffers.empty(s, conics.dtype) for s in ((n, 2), (n, 3), (n,), (n, 3)))
         v_depths = None if v_depth is None else conics.new_empty(n)
-        v_abs = conics.new_empty(n, 2) if absolute else None
+        v_abs = buffers.empty((n, 2), conics.dtype) if absolute else None
         k.rasterize_gather(n, bins.emit_offsets, pairs, conics, opacities, v_means2d, v_conics, v_opacities, v_colors,
                            v_depths, v_abs)
         if tap is not None:
@@ -92,7 +96,8 @@ def count_contributors(projected: Projected, opacities_eff: Tensor, colors: Tens
                        config: RasterConfig) -> Tensor:
     """[H,W] int32 on the CPU kernels: how many Gaussians blend into each pixel."""
     k = cpu.kernels(opacities_eff.dtype)
-    records = pack(k, projected, opacities_eff, colors, config, False)
-    counts = torch.empty(camera.height, camera.width, dtype=torch.int32)
-    k.rasterize_count(k.camera(camera, config), k.raster(config), bins.tile_offsets, bins.flatten_ids, records, counts)
+    records = pack(k, projected, opacities_eff, colors, False)
+    counts = buffers.empty((camera.height, camera.width), torch.int32)
+    k.rasterize_count(k.camera(camera, config), k.raster(config), bins.tile_offsets, bins.flatten_ids, _rows(bins),
+                      records, counts)
     return counts

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from render import timing
-from render.backends import cpu
+from render.backends import buffers, cpu
 from render.config import RasterConfig
 from render.reference.sh import sh_to_colors as reference_sh_to_colors
 from render.shapes import check
@@ -28,7 +28,7 @@ class _Sh(torch.autograd.Function):
     def forward(ctx: Any, means: Tensor, sh: Tensor, shN: Tensor | None, extents: Tensor | None, camera: Camera,
                 degree: int) -> Tensor:
         k = cpu.kernels(means.dtype)
-        colors = means.new_empty(len(means), 3)
+        colors = buffers.empty((len(means), 3), means.dtype)
         k.sh_fwd(_camera(k, camera), len(means), degree, means, *_parts(sh, shN), extents, colors)
         ctx.save_for_backward(means, sh, shN, extents, colors)
         ctx.camera, ctx.degree = camera, degree
@@ -40,7 +40,7 @@ class _Sh(torch.autograd.Function):
         k = cpu.kernels(means.dtype)
         total = sh.shape[1] + (0 if shN is None else shN.shape[1])
         v_means, v_sh = cpu.empty_like_all(means, sh)
-        v_shN = None if shN is None else torch.empty_like(shN)
+        v_shN = None if shN is None else buffers.empty_like(shN)
         k.sh_bwd(_camera(k, ctx.camera), len(means), ctx.degree, total, means, *_parts(sh, shN), extents, colors,
                  v_colors.contiguous(), v_means, *_parts(v_sh, v_shN))
         return v_means, v_sh, v_shN, None, None, None

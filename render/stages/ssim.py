@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from render import timing
-from render.backends import cpu
+from render.backends import buffers, cpu
 from render.reference.ssim import photometric_loss as reference_photometric_loss
 from render.shapes import check
 
@@ -24,7 +24,7 @@ class _Photometric(torch.autograd.Function):
         k = cpu.kernels(image.dtype)
         height, width = image.shape[:2]
         partials = torch.empty(k.ssim_blocks(height, width), 3, dtype=torch.float64)
-        maps = image.new_empty(3, *image.shape) if weights[2] != 0 and ctx.needs_input_grad[0] else None
+        maps = buffers.empty((3, *image.shape), image.dtype) if weights[2] != 0 and ctx.needs_input_grad[0] else None
         k.ssim_fwd(height, width, image, target, partials, maps)
         # Blocks are added one after the other: torch's own sum would depend on its number of threads.
         sums = [0.0, 0.0, 0.0]
@@ -43,7 +43,7 @@ class _Photometric(torch.autograd.Function):
         image, target, maps = ctx.saved_tensors
         k = cpu.kernels(image.dtype)
         scale = float(v_loss) / image.numel()
-        v_image = torch.empty_like(image)
+        v_image = buffers.empty_like(image)
         w_l1, w_mse, w_ssim = (scale * w for w in ctx.weights)
         k.ssim_bwd(*image.shape[:2], image, target, maps, w_l1, w_mse, w_ssim, v_image)
         return v_image, None, None, None

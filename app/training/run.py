@@ -72,13 +72,17 @@ def prepare_output(folder: Path) -> None:
                          "choose another folder with -m") from None
 
 
-def set_threads(count: int) -> int:
-    """Threads of the kernels and of torch; 0 = as many as this process may use. Returns how many."""
+def set_threads(count: int, backend: str = "cpu") -> int:
+    """Threads of our kernels; 0 = as many as this process may use. Returns how many.
+
+    With kernels torch itself gets one: what is left for it is small, and its idle threads spin on the cores that the
+    kernels need. Only the reference renderer, which is all torch, gets them all.
+    """
     if count <= 0:
         count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     from render.backends.cpu import set_threads as set_kernel_threads
 
-    torch.set_num_threads(count)
+    torch.set_num_threads(count if backend == "reference" else 1)
     set_kernel_threads(count)
     return count
 
@@ -105,8 +109,8 @@ def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str
     TrainingStopped after saving the last good parameters.
     """
     prepare_output(out)
-    threads = set_threads(threads)
     trainer = Trainer(scene, config, backend=backend)
+    threads = set_threads(threads, trainer.backend)
     progress = Progress(config.iterations, quiet)
     write_cameras_json(out / "cameras.json", scene.views)
     evaluation: Evaluation | None = None

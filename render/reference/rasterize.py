@@ -142,13 +142,14 @@ def rasterize(projected: Projected, colors: Tensor, opacities_eff: Tensor, bins:
           background=(background, "3"), tile_offsets=(bins.tile_offsets, f"{math.prod(camera.tiles) + 1}"))
     dense = torch.is_grad_enabled() and len(bins.flatten_ids) * PIXELS > _RECORDED_PAIRS
     done = []
-    for tile, rows in enumerate(tile_lists(projected, opacities_eff, bins, colors, projected.depths)):
-        arguments = (*rows, background, tile_pixels(tile, camera, background), config)
+    for tile, (mean, conic, opacity, color, z) in enumerate(
+            tile_lists(projected, opacities_eff, bins, colors, projected.depths)):
+        arguments = (mean, conic, opacity, color, z, background, tile_pixels(tile, camera, background), config)
         done.append(checkpoint(_tile, *arguments, use_reentrant=False, preserve_rng_state=False) if dense
                     else _tile(*arguments))
-    color, transmittance, depths, last = (torch.stack(part) for part in zip(*done, strict=True))
+    image, transmittance, depths, last = (torch.stack(part) for part in zip(*done, strict=True))
     last_ids = torch.where(last >= 0, last + bins.tile_offsets[:-1, None], -1)
-    return (assemble(color, camera), assemble(transmittance, camera), assemble(depths, camera) if depth else None,
+    return (assemble(image, camera), assemble(transmittance, camera), assemble(depths, camera) if depth else None,
             assemble(last_ids, camera).to(torch.int32))
 
 
@@ -156,6 +157,6 @@ def rasterize(projected: Projected, colors: Tensor, opacities_eff: Tensor, bins:
 def count_contributors(projected: Projected, opacities_eff: Tensor, bins: TileBins, camera: Camera,
                        config: RasterConfig) -> Tensor:
     """[H,W] int32: how many Gaussians blend into each pixel (w > 0)."""
-    counts = [(blend(*rows, tile_pixels(tile, camera, opacities_eff), config).weights > 0).sum(0)
-              for tile, rows in enumerate(tile_lists(projected, opacities_eff, bins))]
+    counts = [(blend(mean, conic, opacity, tile_pixels(tile, camera, opacities_eff), config).weights > 0).sum(0)
+              for tile, (mean, conic, opacity) in enumerate(tile_lists(projected, opacities_eff, bins))]
     return assemble(torch.stack(counts), camera).to(torch.int32)

@@ -32,10 +32,11 @@ def lines(found: Recognised) -> list[str]:
     rows = [("path", found.path), ("kind", KINDS[found.kind])]
     if found.source not in ("", found.path):
         rows.append(("read from", found.source))
+    if found.kind == "colmap":
+        rows.append(("registered", f"{found.listed} of {max(found.photos, found.listed)} images"))
     if found.listed:
         alpha = ", with alpha" if found.has_alpha else ""
         rows += [("images", found.images), ("views", f"{found.views} of {found.listed} with a camera"),
-                 ("registered", f"{found.listed} of {max(found.photos, found.listed)} images"),
                  ("largest image", f"{found.width}x{found.height} px{alpha}"),
                  ("camera models", ", ".join(f"{model} ({count})" for model, count in found.camera_models.items())),
                  ("points", f"{found.points:,}")]

@@ -6,6 +6,7 @@ for minutes, and builds every track. Rigs and frames need no code: COLMAP also w
 
 from __future__ import annotations
 
+import math
 import mmap
 import struct
 from collections.abc import Callable, Iterator
@@ -36,7 +37,7 @@ class Pose:
 
     def viewmat(self) -> np.ndarray:
         """[4,4] float64 world -> camera, OpenCV axes."""
-        w, x, y, z = np.array(self.quat) / np.linalg.norm(self.quat)
+        w, x, y, z = np.array(self.quat) / math.hypot(*self.quat)
         viewmat = np.eye(4)
         viewmat[:3, :3] = [[1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
                            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
@@ -63,8 +64,8 @@ def read_poses(path: Path) -> list[Pose]:
     """Registered images in the file's order."""
     poses = _read(path, _poses_from_bytes, _poses_from_lines)
     for pose in poses:
-        values = np.array([*pose.quat, *pose.translation])
-        if not np.isfinite(values).all() or not np.linalg.norm(pose.quat) > 0.0:
+        # math.hypot neither overflows nor underflows on the way
+        if not 0.0 < math.hypot(*pose.quat) < math.inf or not math.isfinite(sum(pose.translation)):
             raise SceneError(f"{path}: the pose of {pose.name} is not a finite rotation and translation; "
                              "export the model again")
     return poses
@@ -155,14 +156,14 @@ def _poses_from_bytes(data: mmap.mmap, path: Path) -> list[Pose]:
 
 def _points_from_bytes(data: mmap.mmap, path: Path) -> PointCloud:
     count, at = _checked_count(data, _POINT.size), _COUNT.size
-    positions, colors = np.empty((count, 3), np.float32), np.empty((count, 3), np.uint8)
+    positions, colors = np.empty((count, 3), np.float64), np.empty((count, 3), np.uint8)
     for row in range(count):
         _, x, y, z, r, g, b, _, track = _POINT.unpack_from(data, at)
         positions[row], colors[row] = (x, y, z), (r, g, b)
         at += _POINT.size + _TRACK_BYTES * track
     if at > len(data):
         raise IndexError("track missing")
-    return PointCloud(positions, colors)
+    return PointCloud(_single(positions), colors)
 
 
 def _checked_count(data: mmap.mmap, least: int) -> int:
@@ -216,7 +217,13 @@ def _points_from_lines(lines: list[str], path: Path) -> PointCloud:
                 raise ValueError
         except ValueError:
             raise _bad_line(path, number, "POINT3D_ID X Y Z R G B ERROR TRACK[]") from None
-    return PointCloud(np.array(positions, np.float32).reshape(-1, 3), np.array(colors, np.uint8).reshape(-1, 3))
+    return PointCloud(_single(np.array(positions, np.float64).reshape(-1, 3)), np.array(colors, np.uint8).reshape(-1, 3))
+
+
+def _single(positions: np.ndarray) -> np.ndarray:
+    """float32; what does not fit becomes infinite and is left out with the other points that are not finite."""
+    with np.errstate(over="ignore"):
+        return positions.astype(np.float32)
 
 
 def _records(lines: list[str]) -> Iterator[tuple[int, str]]:

@@ -23,9 +23,9 @@ def read_columns(path: Path) -> dict[str, np.ndarray]:
     if len(chunks) * CHUNK < count:
         raise SceneError(f"{path} has {len(chunks)} chunks for {count:,} Gaussians, {CHUNK} each; export it again")
     names = chunks.dtype.names or ()
-    required = {f"{end}_{name}" for end in ("min", "max") for name in _BOUNDS}
-    if not required <= set(names):
-        raise SceneError(f"{path} has chunks without {', '.join(sorted(required - set(names)))}; export it again")
+    colors = ("r", "g", "b") if "min_r" in names else ()
+    _require(path, "chunks", chunks, [f"{end}_{name}" for end in ("min", "max") for name in (*_BOUNDS, *colors)], "f")
+    _require(path, "vertices", rows, [f"packed_{name}" for name in ("position", "rotation", "scale", "color")], "u")
     of_chunk = np.arange(count) // CHUNK
 
     def spread(unit: np.ndarray, bounds: tuple[str, ...]) -> np.ndarray:
@@ -34,14 +34,24 @@ def read_columns(path: Path) -> dict[str, np.ndarray]:
         return low + unit * (high - low)
 
     color = _unpack(rows["packed_color"], (8, 8, 8, 8))
-    rgb = spread(color[:, :3], ("r", "g", "b")) if "min_r" in names else color[:, :3]
-    with np.errstate(divide="ignore"):
+    rgb = spread(color[:, :3], colors) if colors else color[:, :3]
+    with np.errstate(divide="ignore", over="ignore"):  # infinities are judged by the caller
         logits = np.log(color[:, 3]) - np.log1p(-color[:, 3])
+        sh0 = (rgb - 0.5) / SH_C0
     return {"means": spread(_unpack(rows["packed_position"], (11, 10, 11)), _BOUNDS[:3]),
             "quats": _quats(rows["packed_rotation"]),
             "log_scales": spread(_unpack(rows["packed_scale"], (11, 10, 11)), _BOUNDS[3:]),
-            "logit_opacities": logits, "sh0": ((rgb - 0.5) / SH_C0)[:, None, :],
+            "logit_opacities": logits, "sh0": sh0[:, None, :],
             "shN": _higher_bands(path, count)}
+
+
+def _require(path: Path, what: str, rows: np.ndarray, names: list[str], kind: str) -> None:
+    """SceneError unless `rows` has the 4-byte properties `names` of one numpy kind."""
+    there = rows.dtype.fields or {}
+    wrong = [name for name in names if name not in there or there[name][0] != np.dtype(f"{kind}4")]
+    if wrong:
+        raise SceneError(f"{path} has {what} without {', '.join(wrong)} as 4-byte {'floats' if kind == 'f' else 'words'}; "
+                         "export it again")
 
 
 def _unpack(words: np.ndarray, bits: tuple[int, ...]) -> np.ndarray:
@@ -76,7 +86,11 @@ def _higher_bands(path: Path, count: int) -> np.ndarray:
                          f"for {count:,} Gaussians; export it again")
     if rest == 0:
         return np.zeros((count, 0, 3), np.float32)
-    codes = columns(read_table(path, "sh"), tuple(f"f_rest_{i}" for i in range(rest)))
+    table = read_table(path, "sh")
+    names = tuple(f"f_rest_{i}" for i in range(rest))
+    if set(table.dtype.names or ()) != set(names):
+        raise SceneError(f"{path} has an sh element whose properties are not f_rest_0 to f_rest_{rest - 1}; export it again")
+    codes = columns(table, names)
     unit = np.where(codes == 0.0, 0.0, np.where(codes == 255.0, 1.0, (codes + 0.5) / 256.0))
     values = ((unit - 0.5) * 8.0).astype(np.float32)
     return np.ascontiguousarray(values.reshape(count, 3, rest // 3).transpose(0, 2, 1))

@@ -144,8 +144,9 @@ def _cleaned(gaussians: GaussianArrays, path: Path) -> LoadedGaussians:
         notices.append(f"{int(infinite.sum()):,} infinite opacities in {path.name} became {MAX_LOGIT:g} "
                        "as logits (opaque, or transparent).")
     finite = gaussians.finite()
-    # float64, because the square of a large float32 overflows.
-    norms = np.linalg.norm(gaussians.quats.astype(np.float64), axis=1)
+    with np.errstate(invalid="ignore"):  # a signalling NaN in a damaged file; `finite` has it
+        # float64, because the square of a large float32 overflows
+        norms = np.linalg.norm(gaussians.quats.astype(np.float64), axis=1)
     usable = finite & (norms > 0.0)
     if not usable.all():
         notices.append(f"{int((~usable).sum()):,} of {len(gaussians):,} Gaussians in {path.name} are left out: "

@@ -141,8 +141,9 @@ def write_table(path: Path, values: Mapping[str, np.ndarray]) -> None:
 def columns(rows: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
     """[N,len(names)] float32 of the named properties."""
     result = np.empty((len(rows), len(names)), np.float32)
-    for index, name in enumerate(names):
-        result[:, index] = rows[name]
+    with np.errstate(over="ignore"):  # a double that does not fit becomes infinite, which the callers judge
+        for index, name in enumerate(names):
+            result[:, index] = rows[name]
     return result
 
 

@@ -63,7 +63,7 @@ class Engine:
         self.publisher = Publisher(self)
         self.backgrounds: list[Background] = []
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
-        self._threads_in_use = 0
+        self._shared = 0, ""                     # (threads, backend) that the threads were last set for
         self.start_over()
 
     def start_over(self) -> None:
@@ -265,14 +265,15 @@ class Engine:
     def share_threads(self) -> None:
         """While the user drags, one core is the window's; else training may use them all."""
         threads = max(1, self.settings.threads - 1) if self.viewer.moving else self.settings.threads
-        if threads != self._threads_in_use and not self.jobs.has(work.PREPARING):
-            work.set_threads(threads)
-            self._threads_in_use = threads
+        if (threads, self.backend) != self._shared and not self.jobs.has(work.PREPARING):
+            work.set_threads(threads, self.backend)
+            self._shared = threads, self.backend
             self.publisher.dirty = True
 
     @property
     def threads_in_use(self) -> int:
-        return self._threads_in_use
+        """Kernel threads; 0 before the renderer is ready."""
+        return self._shared[0]
 
     def background(self, task: Callable[[Report], Any], name: str) -> Background:
         """Start `task(report)` in a helper thread whose news wake this one up."""

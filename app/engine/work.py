@@ -34,14 +34,14 @@ class LastEvaluation:
     cost: float = 0.0     # seconds it took
 
 
-def set_threads(count: int) -> None:
-    """Kernel threads and PyTorch's own."""
+def set_threads(count: int, backend: str) -> None:
+    """Threads of the kernels, and of PyTorch where it does the work: its idle threads would spin on the kernels' cores."""
     import torch
 
     from render.backends import cpu
 
     cpu.set_threads(count)
-    torch.set_num_threads(count)
+    torch.set_num_threads(count if backend == "reference" else 1)
 
 
 # ---------------------------------------------------------------- the renderer

@@ -216,7 +216,8 @@ GS_HD void unblend_gaussian(const RasterArgs& ra, const Record& g, const Tile& t
 template <bool SMOOTH, bool DEPTH, bool ABS>
 void backward_tile(const RasterArgs& rules, const Tile& t, int64_t tile_last, const Lists& lists, BackwardState& s, Real* pairs) {
     const RasterArgs ra = rules;
-    for (int64_t i = t.end - 1; i > tile_last; i--) std::fill_n(pairs + PAIR * int64_t(lists.emit_ids[i]), PAIR, Real(0));
+    // tile_last is -1 where no pixel of the tile has a contributor; other tiles' records are not ours to clear
+    for (int64_t i = t.end - 1; i > std::max(tile_last, t.begin - 1); i--) std::fill_n(pairs + PAIR * int64_t(lists.emit_ids[i]), PAIR, Real(0));
     for (int64_t i = tile_last; i >= t.begin; i--) {
         const int64_t ahead = std::max(i - AHEAD, t.begin);
         __builtin_prefetch(&lists.records[lists.ids[ahead]]);

@@ -12,6 +12,7 @@ from render.config import TILE_SIZE, RasterConfig
 from render.reference import binning
 from render.reference.binning import IntersectionBudgetError, bin_tiles, check_intersections
 from render.reference.project import footprint_level, project
+from render.reference.rasterize import count_contributors
 from tests import scenes
 
 CONFIG = RasterConfig()
@@ -152,3 +153,22 @@ def test_N19_count_is_checked_before_the_lists_are_made(monkeypatch):
     monkeypatch.setattr(binning, "_pairs", fake_pairs)
     with pytest.raises(IntersectionBudgetError):
         binned(scenes.single(), replace(CONFIG, max_intersection_bytes=8 * 599))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", ["random", "wide", "needles", "outside_clamp", "one_pixel_wide"])
+def test_no_contributing_pixel_is_lost_to_rounding(name, dtype):
+    """The margin of the footprint: lists that leave nobody out make the same picture, to the bit."""
+    case = {"random": lambda: scenes.make_random(200, 100, 80, 2, dtype=dtype),
+            "wide": lambda: scenes.make_random(60, 200, 120, 3, sigma=(0.2, 60), opacity=(0.004, 0.2), dtype=dtype),
+            }.get(name, lambda: scenes.EDGE_CASES[name](dtype))()
+    projected, opacities, bins = binned(case)
+    kept = torch.nonzero(projected.extents[:, 0] > 0).flatten()
+    everyone = kept[torch.argsort(projected.depths[kept], stable=True)].to(torch.int32)
+    across, down = case.camera.tiles
+    generous = replace(bins, tile_offsets=torch.arange(across * down + 1) * len(everyone),
+                       flatten_ids=everyone.repeat(across * down))
+    counts = [count_contributors(projected, opacities, b, case.camera, CONFIG) for b in (bins, generous)]
+    assert counts[0].max() >= 3
+    assert torch.equal(*counts)
+    assert len(bins.flatten_ids) < len(generous.flatten_ids)

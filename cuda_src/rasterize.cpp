@@ -36,6 +36,8 @@ struct Lists {                 // the tile lists, see binning.cpp
     const Record* records;
 };
 
+GS_HD unsigned row_bits(const uint8_t* rows, int64_t i) { return (1u << rows[2 * i + 1]) - (1u << rows[2 * i]); }
+
 // One Gaussian over one tile: base-2 exponent at column dx and row r = (A dx + k1[r]) dx + k0[r].
 struct alignas(64) RowTerms {
     Real k1[TILE_SIZE], k0[TILE_SIZE];
@@ -54,6 +56,7 @@ struct alignas(64) ForwardState {
     Real C[3][TILE_SIZE][TILE_SIZE];
     Real Z[TILE_SIZE][TILE_SIZE];
     Int last[TILE_SIZE][TILE_SIZE];  // index of the last contributor, or how many there were
+    int64_t visited;                 // rows, when counting
 };
 
 template <bool SMOOTH, bool DEPTH, bool COUNT>
@@ -88,11 +91,12 @@ void forward_tile(const CameraArgs& c, const RasterArgs& rules, const Tile& t, c
     const RasterArgs ra = rules;  // a copy that no store can alias stays in registers
     const int in_x = std::min(TILE_SIZE, c.width - t.x), in_y = std::min(TILE_SIZE, c.height - t.y);
     for (int r = 0; r < TILE_SIZE; r++)
-        for (int x = 0; x < TILE_SIZE; x++) {
-            s.T[r][x] = r < in_y && x < in_x ? Real(1) : Real(-1);
-            for (int ch = 0; ch < 3; ch++) s.C[ch][r][x] = 0;
-            s.Z[r][x] = 0;
-            s.last[r][x] = COUNT ? 0 : -1;
+        for (int x = 0; x < TILE_SIZE; x += LANES) {
+            const Vec column = lane_index() + Real(x), limit = vsplat(Real(r < in_y ? in_x : 0));
+            store(&s.T[r][x], pick(column < limit, vsplat(1), vsplat(-1)));  // pixels beyond the image are born stopped
+            for (int ch = 0; ch < 3; ch++) store(&s.C[ch][r][x], vsplat(0));
+            if (DEPTH) store(&s.Z[r][x], vsplat(0));
+            store_mask(&s.last[r][x], Mask{} + Int(COUNT ? 0 : -1));
         }
     for (int64_t batch = t.begin; batch < t.end; batch += BATCH) {
         const unsigned alive = alive_rows(s);
@@ -100,15 +104,17 @@ void forward_tile(const CameraArgs& c, const RasterArgs& rules, const Tile& t, c
         for (int64_t i = batch, end = std::min(t.end, batch + BATCH); i < end; i++) {
             __builtin_prefetch(&lists.records[lists.ids[std::min(i + AHEAD, t.end - 1)]]);
             const Record g = lists.records[lists.ids[i]];
-            const int begin = lists.rows[2 * i], last_row = lists.rows[2 * i + 1];
+            const unsigned rows = row_bits(lists.rows, i) & alive;
+            if (COUNT) s.visited += __builtin_popcount(rows);
             RowTerms terms;
             row_terms(g, t.y, terms);
             const Mask index = Mask{} + Int(i);
             for (int v = 0; v < VECTORS; v++) {
                 const Vec dx = columns(t.x, v) - g.mx, Ax = dx * g.A;
-                for (int r = begin; r < last_row; r++)
-                    if (alive >> r & 1)
-                        blend_row<SMOOTH, DEPTH, COUNT>(ra, g, Ax, dx, terms.k1[r], terms.k0[r], index, s, r, v * LANES);
+                for (unsigned left = rows; left; left &= left - 1) {
+                    const int r = __builtin_ctz(left);
+                    blend_row<SMOOTH, DEPTH, COUNT>(ra, g, Ax, dx, terms.k1[r], terms.k0[r], index, s, r, v * LANES);
+                }
             }
         }
     }
@@ -124,26 +130,43 @@ struct alignas(64) BackwardState {
 };
 struct Cotangents { const Real *v_colors, *v_transmittances, *v_depths; };  // the last two may be null
 
+// CHANNELS interleaved planes of a tile's row to separate ones; zero beyond the image.
+template <int CHANNELS, class T> GS_HD void split_row(const T* image, int64_t pixel, int inside, T fill, T* const out[CHANNELS]) {
+    alignas(64) T padded[CHANNELS * TILE_SIZE];
+    const T* row = image + CHANNELS * pixel;
+    if (inside < TILE_SIZE) {
+        std::fill_n(padded, CHANNELS * TILE_SIZE, fill);
+        std::copy_n(row, CHANNELS * inside, padded);
+        row = padded;
+    }
+    for (int x = 0; x < TILE_SIZE; x++)
+        for (int ch = 0; ch < CHANNELS; ch++) out[ch][x] = row[CHANNELS * x + ch];
+}
+
 int64_t load_backward(const CameraArgs& c, const Tile& t, const Real* background, const Real* transmittances, const int32_t* last_ids,
                       const Cotangents& v, BackwardState& s) {
     int64_t tile_last = -1;
+    const int in_x = std::min(TILE_SIZE, c.width - t.x), in_y = std::min(TILE_SIZE, c.height - t.y);
     for (int r = 0; r < TILE_SIZE; r++) {
-        s.row_last[r] = -1;
+        const int64_t pixel = int64_t(t.y + r) * c.width + t.x;
+        const int inside = r < in_y ? in_x : 0;
+        alignas(64) Real v_T[TILE_SIZE] = {};
+        alignas(64) int32_t last[TILE_SIZE];
+        Real* const g[3] = {s.g[0][r], s.g[1][r], s.g[2][r]};
+        Real *const T[1] = {s.T[r]}, *const vt[1] = {v_T}, *const gz[1] = {s.gz[r]};
+        int32_t* const li[1] = {last};
+        split_row<3>(v.v_colors, pixel, inside, Real(0), g);
+        split_row<1>(transmittances, pixel, inside, Real(1), T);
+        split_row<1>(last_ids, pixel, inside, int32_t(-1), li);
+        if (v.v_transmittances) split_row<1>(v.v_transmittances, pixel, inside, Real(0), vt);
+        if (v.v_depths) split_row<1>(v.v_depths, pixel, inside, Real(0), gz);
+        int32_t most = -1;
         for (int x = 0; x < TILE_SIZE; x++) {
-            const bool inside = t.y + r < c.height && t.x + x < c.width;
-            const int64_t p = inside ? int64_t(t.y + r) * c.width + t.x + x : 0;
-            Real dot = 0;
-            for (int ch = 0; ch < 3; ch++) {
-                s.g[ch][r][x] = inside ? v.v_colors[3 * p + ch] : Real(0);
-                dot += s.g[ch][r][x] * background[ch];
-            }
-            if (v.v_transmittances && inside) dot += v.v_transmittances[p];
-            s.gz[r][x] = v.v_depths && inside ? v.v_depths[p] : Real(0);
-            s.T[r][x] = inside ? transmittances[p] : Real(1);
-            s.behind[r][x] = s.T[r][x] * dot;
-            s.last[r][x] = inside ? last_ids[p] : -1;
-            s.row_last[r] = std::max<int64_t>(s.row_last[r], s.last[r][x]);
+            s.behind[r][x] = s.T[r][x] * (s.g[0][r][x] * background[0] + s.g[1][r][x] * background[1] + s.g[2][r][x] * background[2] + v_T[x]);
+            s.last[r][x] = last[x];
+            most = std::max(most, last[x]);
         }
+        s.row_last[r] = most;
         tile_last = std::max(tile_last, s.row_last[r]);
     }
     return tile_last;
@@ -190,7 +213,7 @@ GS_HD void unblend_row(const RasterArgs& ra, const Record& g, Vec Ax, Vec dx, Re
 }
 
 template <bool SMOOTH, bool DEPTH, bool ABS>
-GS_HD void unblend_gaussian(const RasterArgs& ra, const Record& g, const Tile& t, int begin, int end, int64_t i, BackwardState& s,
+GS_HD void unblend_gaussian(const RasterArgs& ra, const Record& g, const Tile& t, unsigned rows, int64_t i, BackwardState& s,
                             Real* out) {
     Vec q[PAIR] = {};
     RowTerms terms;
@@ -199,10 +222,11 @@ GS_HD void unblend_gaussian(const RasterArgs& ra, const Record& g, const Tile& t
     for (int v = 0; v < VECTORS; v++) {
         const Vec dx = columns(t.x, v) - g.mx, Ax = dx * g.A;
         Sums<DEPTH, ABS> sum;
-        for (int r = begin; r < end; r++)
-            if (i <= s.row_last[r])
-                unblend_row<SMOOTH, DEPTH, ABS>(ra, g, Ax, dx, t.y + r + Real(0.5) - g.my, terms.k1[r], terms.k0[r], index, s, r,
-                                                v * LANES, sum);
+        for (unsigned left = rows; left; left &= left - 1) {
+            const int r = __builtin_ctz(left);
+            unblend_row<SMOOTH, DEPTH, ABS>(ra, g, Ax, dx, t.y + r + Real(0.5) - g.my, terms.k1[r], terms.k0[r], index, s, r,
+                                            v * LANES, sum);
+        }
         const Vec v_dx = sum.v * dx;  // dx is the same in every row of the column, so it leaves the sums
         q[0] += sum.v; q[1] += v_dx; q[2] += v_dx * dx;
         q[3] += sum.v_dy; q[4] += sum.v_dy * dx; q[5] += sum.v_dy2;
@@ -218,13 +242,20 @@ void backward_tile(const RasterArgs& rules, const Tile& t, int64_t tile_last, co
     const RasterArgs ra = rules;
     // tile_last is -1 where no pixel of the tile has a contributor; other tiles' records are not ours to clear
     for (int64_t i = t.end - 1; i > std::max(tile_last, t.begin - 1); i--) std::fill_n(pairs + PAIR * int64_t(lists.emit_ids[i]), PAIR, Real(0));
+    unsigned live = 0;            // rows whose last contributor has been reached
+    int64_t next = tile_last;     // where the next row comes to life
     for (int64_t i = tile_last; i >= t.begin; i--) {
+        if (i <= next) {
+            next = -1;
+            for (int r = 0; r < TILE_SIZE; r++)
+                if (i <= s.row_last[r]) live |= 1u << r; else next = std::max(next, s.row_last[r]);
+        }
         const int64_t ahead = std::max(i - AHEAD, t.begin);
         __builtin_prefetch(&lists.records[lists.ids[ahead]]);
         __builtin_prefetch(pairs + PAIR * int64_t(lists.emit_ids[ahead]), 1);
         const Record g = lists.records[lists.ids[i]];
         Real out[16] = {};
-        unblend_gaussian<SMOOTH, DEPTH, ABS>(ra, g, t, lists.rows[2 * i], lists.rows[2 * i + 1], i, s, out);
+        unblend_gaussian<SMOOTH, DEPTH, ABS>(ra, g, t, row_bits(lists.rows, i) & live, i, s, out);
         std::copy_n(out, PAIR, pairs + PAIR * int64_t(lists.emit_ids[i]));
     }
 }
@@ -269,15 +300,21 @@ GS_KERNEL void rasterize_fwd(const CameraArgs* camera, const RasterArgs* raster,
         dispatch(ra.smooth_cutoff, depths != nullptr, false, [&](auto smooth, auto with_depth, auto) {
             forward_tile<smooth.value, with_depth.value, false>(c, ra, t, lists, s);
         });
-        for (int r = 0; r < std::min(TILE_SIZE, c.height - t.y); r++)
-            for (int x = 0; x < std::min(TILE_SIZE, c.width - t.x); x++) {
-                const int64_t p = int64_t(t.y + r) * c.width + t.x + x;
-                const Real T = std::abs(s.T[r][x]);
-                for (int ch = 0; ch < 3; ch++) colors[3 * p + ch] = s.C[ch][r][x] + T * background[ch];
-                transmittances[p] = T;
-                if (depths) depths[p] = s.Z[r][x];
-                last_ids[p] = int32_t(s.last[r][x]);
+        const int in_x = std::min(TILE_SIZE, c.width - t.x), in_y = std::min(TILE_SIZE, c.height - t.y);
+        for (int r = 0; r < in_y; r++) {
+            const int64_t p = int64_t(t.y + r) * c.width + t.x;
+            alignas(64) Real mixed[3 * TILE_SIZE], T[TILE_SIZE];
+            alignas(64) int32_t last[TILE_SIZE];
+            for (int x = 0; x < TILE_SIZE; x++) {
+                T[x] = std::abs(s.T[r][x]);
+                last[x] = int32_t(s.last[r][x]);
+                for (int ch = 0; ch < 3; ch++) mixed[3 * x + ch] = s.C[ch][r][x] + T[x] * background[ch];
             }
+            std::copy_n(mixed, 3 * in_x, colors + 3 * p);
+            std::copy_n(T, in_x, transmittances + p);
+            std::copy_n(last, in_x, last_ids + p);
+            if (depths) std::copy_n(s.Z[r], in_x, depths + p);
+        }
     });
 }
 
@@ -290,6 +327,7 @@ GS_KERNEL void rasterize_count(const CameraArgs* camera, const RasterArgs* raste
     Pool::get().run(int64_t(c.tiles_x) * c.tiles_y, [&](int64_t tile) {
         const Tile t = tile_at(c, tile_offsets, tile);
         ForwardState s;
+        s.visited = 0;
         dispatch(ra.smooth_cutoff, false, false, [&](auto smooth, auto, auto) {
             forward_tile<smooth.value, false, true>(c, ra, t, lists, s);
         });
@@ -297,6 +335,28 @@ GS_KERNEL void rasterize_count(const CameraArgs* camera, const RasterArgs* raste
             for (int x = 0; x < std::min(TILE_SIZE, c.width - t.x); x++)
                 counts[int64_t(t.y + r) * c.width + t.x + x] = int32_t(s.last[r][x]);
     });
+}
+
+// work [2]: rows of TILE_SIZE pixels that forward and backward visit; what benchmarks divide time by.
+GS_KERNEL void rasterize_work(const CameraArgs* camera, const RasterArgs* raster, const int64_t* tile_offsets,
+                              const int32_t* flatten_ids, const uint8_t* rows, const Real* records, const int32_t* last_ids,
+                              int64_t* work) {
+    const CameraArgs c = *camera;
+    const Lists lists{tile_offsets, flatten_ids, nullptr, rows, reinterpret_cast<const Record*>(records)};
+    work[0] = work[1] = 0;
+    for (int64_t tile = 0; tile < int64_t(c.tiles_x) * c.tiles_y; tile++) {
+        const Tile t = tile_at(c, tile_offsets, tile);
+        ForwardState s;
+        s.visited = 0;
+        if (raster->smooth_cutoff) forward_tile<true, false, true>(c, *raster, t, lists, s);
+        else forward_tile<false, false, true>(c, *raster, t, lists, s);
+        work[0] += s.visited;
+        for (int r = 0; r < std::min(TILE_SIZE, c.height - t.y); r++) {
+            const int32_t* last = last_ids + int64_t(t.y + r) * c.width + t.x;
+            const int64_t end = *std::max_element(last, last + std::min(TILE_SIZE, c.width - t.x));
+            for (int64_t i = t.begin; i <= end; i++) work[1] += rows[2 * i] <= r && r < rows[2 * i + 1];
+        }
+    }
 }
 
 // pairs [M,PAIR]: every record is written. absolute: also the sums of absolute values.

@@ -75,6 +75,8 @@ CPU_KERNELS: dict[str, tuple[Arg, ...]] = {name: parse(text) for name, text in {
                      " v_depths?[H W], absolute:i32 -> pairs[M _]",
     "rasterize_count": "camera, raster, tile_offsets[_]:i64, flatten_ids[M]:i32, rows[M 2]:u8, records[N _]"
                        " -> counts[H W]:i32",
+    "rasterize_work": "camera, raster, tile_offsets[_]:i64, flatten_ids[M]:i32, rows[M 2]:u8, records[N _], last_ids[H W]:i32"
+                      " -> work[2]:i64",
     "rasterize_gather": "N:i64, emit_offsets[_]:i64, pairs[_ _], conics[N 3], opacities[N] -> v_means2d[N 2], v_conics[N 3],"
                         " v_opacities[N], v_colors[N 3], v_depths?[N], v_abs_means2d?[N 2]",
     "ssim_fwd": "height:i32, width:i32, image[H W 3], target[H W 3] -> partials[_ 3]:f64, maps?[3 H W 3]",

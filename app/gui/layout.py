@@ -9,7 +9,7 @@ from app.gui.preferences import Preferences
 
 Splitter = Literal["left", "right", "bottom"]
 TOP, STATUS, GAP = 44, 26, 4
-MIN_LEFT, MIN_RIGHT, MIN_BOTTOM = 200, 300, 120
+MIN_LEFT, MIN_RIGHT, MIN_BOTTOM = 226, 320, 120
 MIN_VIEW_WIDTH, MIN_VIEW_HEIGHT = 260, 160
 GRAB = 4  # px beside a boundary where a press takes hold of it
 
@@ -42,7 +42,7 @@ class Layout:
         grab = GRAB * self.scale
         if not self.left.y <= y < self.status.y:
             return None
-        if abs(x - (self.left.x + self.left.width + 0.5 * GAP * self.scale)) <= grab:
+        if self.left.width and abs(x - (self.left.x + self.left.width + 0.5 * GAP * self.scale)) <= grab:
             return "left"
         if self.right.width and abs(x - (self.right.x - 0.5 * GAP * self.scale)) <= grab:
             return "right"
@@ -62,7 +62,11 @@ class Layout:
 
 
 def compute(width: int, height: int, scale: float, preferences: Preferences) -> Layout:
-    """Everything placed in a window of width x height px. The viewport keeps its minimum before the panels do."""
+    """Everything placed in a window of width x height px.
+
+    Where both side panels and the viewport's minimum do not fit, the inspector takes the place of the left column while
+    it is on; nothing is squeezed below what its text needs.
+    """
     def px(value: float) -> int:
         return round(value * scale)
 
@@ -72,10 +76,11 @@ def compute(width: int, height: int, scale: float, preferences: Preferences) -> 
     spare = width - px(MIN_VIEW_WIDTH) - 2 * gap
     right_width = 0
     if preferences.show_inspector:
-        right_width = max(0, min(px(preferences.right), spare - px(MIN_LEFT)))
-        right_width = max(right_width, min(px(MIN_RIGHT), max(spare - px(MIN_LEFT), 0)))
+        right_width = max(px(MIN_RIGHT), min(px(preferences.right), spare - px(MIN_LEFT)))
     left_width = max(px(MIN_LEFT), min(px(preferences.left), spare - right_width))
-    view_x = left_width + gap
+    if right_width and spare < px(MIN_LEFT) + px(MIN_RIGHT):
+        left_width = 0
+    view_x = left_width + (gap if left_width else 0)
     right_x = width - right_width
     view_width = max(16, right_x - view_x - (gap if right_width else 0))
     bottom_height = 0

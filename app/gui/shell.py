@@ -43,6 +43,8 @@ from app.mailbox import Fifo, Latest
 from app.messages import Command, Event, SetOption, Snapshot, ViewRequest
 
 FAST_SECONDS = 1.0 / 60.0     # M04: no more frames than a screen shows
+BUSY_FACTOR = 1.6             # but under software GL at most this share of a core: period >= BUSY_FACTOR * work
+SLOWEST_FAST = 1.0 / 25.0
 IDLE_SECONDS = 0.1            # U05: a window that nobody touches draws 10 fps
 AWAKE_SECONDS = 0.5           # full rate for this long after the last sign of the user
 INSPECTOR: tuple[tuple[str, type], ...] = (
@@ -93,6 +95,7 @@ class Shell:
         self._heartbeat = Heartbeat(view_requests)
         self.frame_ms = 0.0
         self.frames = 0
+        self._usual_work = 0.0
         self._last_frame = self.clock()
         for text in (complaint, scale_complaint):
             if text:
@@ -138,7 +141,9 @@ class Shell:
                                   moving=self.view.moving(begin), shown_size=self.viewport.picture.size)
             if self._on_frame is not None:
                 self._on_frame(self)
-            pause = (FAST_SECONDS if self.awake(begin) else IDLE_SECONDS) - (self.clock() - begin)
+            self._usual_work += 0.1 * (work - self._usual_work)
+            fast = min(max(FAST_SECONDS, BUSY_FACTOR * self._usual_work), SLOWEST_FAST)
+            pause = (fast if self.awake(begin) else IDLE_SECONDS) - (self.clock() - begin)
             if pause > 0:
                 time.sleep(pause)
 

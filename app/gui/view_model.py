@@ -168,18 +168,20 @@ class ViewModel:
         return max(s.iterations - s.iteration, 0) / s.steps_per_second
 
     @property
-    def progress_text(self) -> str:
+    def progress_texts(self) -> tuple[str, ...]:
+        """What stands in the progress bar, longest first; empty without a scene."""
         s = self.snapshot
-        if s.iterations <= 0:
-            return ""
-        text = f"{formatting.count(s.iteration)} / {formatting.count(s.iterations)}"
-        return text if math.isnan(self.eta) else f"{text}   {formatting.duration(self.eta)} left"
+        if s.iterations <= 0 or self.scene is None:
+            return ()
+        text, share = f"{formatting.count(s.iteration)} / {formatting.count(s.iterations)}", f"{self.fraction:.0%}"
+        left = () if math.isnan(self.eta) else (f"{text}   {formatting.duration(self.eta)} left",)
+        return (*left, text, share)
 
     @property
     def state_text(self) -> str:
         """One word or phrase for the training state."""
         if self.job is not None:
-            return self.job.name
+            return sentence(self.job.name)
         return {"empty": "No scene", "loading": "Loading", "running": "Training", "paused": "Paused",
                 "finished": "Finished", "failed": "Stopped by an error"}[self.snapshot.state]
 
@@ -187,7 +189,7 @@ class ViewModel:
     def empty_text(self) -> tuple[str, str] | None:
         """(headline, detail) to show where the picture would be; None when there is a picture."""
         if self.job is not None and self.frame is None:
-            return self.job.name, f"{self.job.text}   {self.job.fraction:.0%}".strip()
+            return sentence(self.job.name), f"{sentence(self.job.text)}   {self.job.fraction:.0%}".strip()
         if self.snapshot.state == "failed" and self.frame is None:
             return "The engine stopped", self.failure.summary if self.failure else "See the notices."
         if self.snapshot.state == "loading" and self.frame is None:
@@ -205,3 +207,8 @@ class ViewModel:
     def threshold_path(self) -> str:
         """The configuration field that the histogram's threshold stands for."""
         return "densify.absgrad_threshold" if self.config.get("densify.absgrad") else "densify.grad_threshold"
+
+
+def sentence(text: str) -> str:
+    """First letter large, the rest as written."""
+    return text[:1].upper() + text[1:]

@@ -237,10 +237,11 @@ class Viewport:
         unit = f"  [{legend.unit}]" if legend.unit else ""
         note = "  log" if legend.log else ""
         extra = px(16) if legend.never_seen else 0
-        box = max(width, text_width(f"{legend.label}{unit}{note}", px(13)))
+        title = shortened(f"{legend.label}{unit}{note}", px(13), self.rect.width - 2 * x0)
+        box = max(width, text_width(title, px(13)))
         dpg.draw_rectangle((x0 - px(8), y0 - px(26) - extra), (x0 + box + px(8), y0 + height + px(22)), fill=(14, 16, 19, 205),
                            color=(0, 0, 0, 0), rounding=px(4), parent=layer)
-        dpg.draw_text((x0, y0 - px(21)), f"{legend.label}{unit}{note}", color=Palette.text, size=px(13), parent=layer)
+        dpg.draw_text((x0, y0 - px(21)), title, color=Palette.text, size=px(13), parent=layer)
         if legend.never_seen:
             grey = tuple(round(255 * c) for c in NEVER_SEEN)
             dpg.draw_rectangle((x0, y0 - px(36)), (x0 + px(10), y0 - px(26)), fill=grey, color=grey, parent=layer)

@@ -177,12 +177,14 @@ class FakeEngine:
         counts = np.round(4000 * np.exp(-(np.log10(middle) + 4.6) ** 2 / 0.5)).astype(int)
         state = "running" if self.playing else "paused"
         return Snapshot(
-            state, n, self.iterations, float(curves["loss"].y[-1]), float(curves["train_psnr"].y[-1]), self._count(), 500000,
-            min(3, n // 1000), self.speed if self.playing else 0.0, "fake", "test double", self._frame, curves,
-            Histogram(edges, counts, float(self.config["densify.grad_threshold"]), "|dL/dmean2D| signed sum, averaged", 0.12),
-            {"project": 1.2, "sh": 0.5, "binning": 2.1, "rasterize": 6.0, "loss": 2.2, "backward": 11.0, "adam": 1.4},
-            {"parameters": 5 << 20, "adam": 10 << 20, "images": 60 << 20, "intersections": 3 << 20, "rss": 700 << 20},
-            self.selected, 1, n / 60, "view_003.png", None, (500, 15000))
+            state, n, self.iterations, loss=float(curves["loss"].y[-1]), psnr=float(curves["train_psnr"].y[-1]),
+            gaussians=self._count(), cap=500000, sh_degree=min(3, n // 1000),
+            steps_per_second=self.speed if self.playing else 0.0, backend="fake", device="test double", frame=self._frame,
+            curves=curves, histogram=Histogram(edges, counts, float(self.config["densify.grad_threshold"]),
+                                               "|dL/dmean2D| signed sum, averaged", 0.12),
+            stage_ms={"project": 1.2, "sh": 0.5, "binning": 2.1, "rasterize": 6.0, "loss": 2.2, "backward": 11.0, "adam": 1.4},
+            memory={"parameters": 5 << 20, "adam": 10 << 20, "images": 60 << 20, "intersections": 3 << 20, "rss": 700 << 20},
+            selected=self.selected, threads=1, view_name="view_003.png", densify_window=(500, 15000))
 
     # ------------------------------------------------------------------------------------------ commands
     def _play(self, command: Play) -> None:

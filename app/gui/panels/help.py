@@ -23,7 +23,7 @@ class HelpOverlay:
 
     def build(self, parent: int) -> None:
         ui = self.ui
-        with dpg.window(show=False, label="Splatscope", no_collapse=True, no_resize=True, width=ui.px(WIDTH),
+        with dpg.window(show=False, label="Splatscope", no_collapse=True, no_resize=True, horizontal_scrollbar=True, width=ui.px(WIDTH),
                         height=ui.px(HEIGHT), on_close=self.close, no_saved_settings=True) as window:
             label(ui, f"{_version()}   A 3D Gaussian splatting scene trains live and is taken apart while it trains. "
                       "Every number shown is the one that the optimiser uses.", Palette.muted, wrap=ui.px(WIDTH - 30))
@@ -71,7 +71,7 @@ class HelpOverlay:
             return
         width, height = dpg.get_viewport_client_width(), dpg.get_viewport_client_height()
         px = self.ui.px
-        dpg.configure_item(self.window, show=True, height=min(px(HEIGHT), height - px(20)), pos=(
+        dpg.configure_item(self.window, show=True, width=min(px(WIDTH), width), height=min(px(HEIGHT), height), pos=(
             max(0, (width - px(WIDTH)) // 2), max(0, (height - px(HEIGHT)) // 2)))
         dpg.focus_item(self.window)
         self.shown = True

@@ -1,4 +1,7 @@
-"""Curves of the run: loss, quality, count. They follow the run until the user zooms; a double click follows again."""
+"""Curves of the run: loss, quality, count. They follow the run until the user zooms; a double click follows again.
+
+Values of single steps scatter from photograph to photograph: they are drawn faint, their running mean strong.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from app.gui.toolkit import dpg
 from app.gui.widgets import Ui
 from app.messages import Curve
 
+PER_STEP = frozenset({"loss", "train_psnr"})
+NARROWEST = 170
 POINTS = 600  # G20: drawing cost grows with the points, and no plot here is wider than this many px
 
 
@@ -28,10 +33,20 @@ def decimate(x: np.ndarray, y: np.ndarray, limit: int = POINTS) -> tuple[np.ndar
     return np.asarray(x[index], np.float64), np.asarray(y[index], np.float64)
 
 
+def smoothed(y: np.ndarray, share: float = 0.02) -> np.ndarray:
+    """Running mean over `share` of the points: photographs differ, so the values of single steps scatter."""
+    width = int(len(y) * share) | 1
+    if width < 3:
+        return y
+    padded = np.concatenate([np.full(width // 2, y[0]), y, np.full(width // 2, y[-1])])
+    return np.convolve(padded, np.full(width, 1.0 / width), mode="valid")
+
+
 @dataclass
 class Series:
     curve: str
     item: int
+    raw: int = 0   # the unsmoothed values behind it, for curves of single steps
 
 
 @dataclass
@@ -74,16 +89,25 @@ class PlotsPanel:
             with dpg.plot_axis(dpg.mvYAxis, no_highlight=True, scale=scale) as y:
                 series = []
                 for curve, text, color in curves:
+                    raw = 0
+                    if curve in PER_STEP:
+                        raw = int(dpg.add_line_series([], []))
+                        dpg.bind_item_theme(raw, ui.theme.series((*color[:3], 75), 1.0))
                     item = int(dpg.add_line_series([], [], label=text))
                     dpg.bind_item_theme(item, ui.theme.series(color))
-                    series.append(Series(curve, item))
+                    series.append(Series(curve, item, raw))
+            dpg.set_axis_limits(x, 0.0, 100.0)
+            dpg.set_axis_limits(y, *((1e-3, 1.0) if log else (0.0, 1.0)))
         dpg.bind_item_font(plot, ui.theme.small)
         self._plots.append(PlotView(int(plot), int(x), int(y), log, series))
 
     def layout(self, width: int, height: int) -> None:
-        inner = width - 2 * self.ui.px(6) - 2 * self.ui.px(4)
-        for view in self._plots:
-            dpg.configure_item(view.item, width=max(60, inner // 3), height=max(60, height - 2 * self.ui.px(4)))
+        """As many plots as stay readable; in a narrow window the last ones wait."""
+        px = self.ui.px
+        count = min(len(self._plots), max(1, width // px(NARROWEST)))
+        each = (width - 2 * px(6) - (count - 1) * px(4)) // count
+        for index, view in enumerate(self._plots):
+            dpg.configure_item(view.item, show=index < count, width=max(60, each), height=max(60, height - 2 * px(4)))
 
     def update(self) -> None:
         model = self.ui.model
@@ -101,11 +125,18 @@ class PlotsPanel:
         for series in view.series:
             curve = curves.get(series.curve)
             if curve is None or not len(curve.x):
-                dpg.set_value(series.item, [[], []])
+                for item in (series.item, series.raw):
+                    if item:
+                        dpg.set_value(item, [[], []])
                 continue
             good = np.isfinite(curve.y) & (curve.y > 0 if view.log else True)
-            x, y = decimate(np.asarray(curve.x)[good], np.asarray(curve.y)[good])
-            dpg.set_value(series.item, [x, y])
+            steps, values = np.asarray(curve.x)[good], np.asarray(curve.y)[good]
+            x, y = decimate(steps, values)
+            if series.raw:
+                dpg.set_value(series.raw, [x, y])
+                dpg.set_value(series.item, list(decimate(steps, smoothed(values), POINTS // 4)))
+            else:
+                dpg.set_value(series.item, [x, y])
             if len(y):
                 lo, hi, end = min(lo, float(y.min())), max(hi, float(y.max())), max(end, float(x[-1]))
         if view.follow and hi >= lo:

@@ -16,13 +16,17 @@ class StatusLine:
     def __init__(self, ui: Ui) -> None:
         self.ui = ui
         self._key: object = None
+        self._names = True
         self.frame_ms = 0.0
         self.frames_per_second = 0.0
 
     def build(self, parent: int) -> None:
         ui = self.ui
         with dpg.group(horizontal=True, parent=parent, horizontal_spacing=ui.px(10)):
-            self._bar = int(dpg.add_drawlist(ui.px(120), ui.px(16)))
+            with dpg.group() as bar:
+                self._bar = int(dpg.add_drawlist(ui.px(120), ui.px(16)))
+            with dpg.tooltip(bar, delay=0.3):
+                self._tip = int(dpg.add_text("No step was measured yet."))
             self._idle = label(ui, "Milliseconds per stage appear here while training runs", Palette.faint, small=True)
             self._stages: dict[str, tuple[int, int]] = {}
             for name in ORDER:
@@ -38,7 +42,10 @@ class StatusLine:
         self._corner = int(corner)
 
     def layout(self, rect: Rect) -> None:
-        dpg.configure_item(self._corner, pos=(rect.width - self.ui.px(236), self.ui.px(5)))
+        """In a narrow window the bar and its total stand for the names; the tooltip has them."""
+        self._names = rect.width >= self.ui.px(1080)
+        dpg.configure_item(self._corner, pos=(rect.width - self.ui.px(244), self.ui.px(5)))
+        self._key = None
 
     def update(self) -> None:
         model = self.ui.model
@@ -61,9 +68,11 @@ class StatusLine:
         put(self._total, f"step {total:.1f} ms" if stages else "")
         for name in ORDER:
             group, text = self._stages[name]
-            show(group, name in stages)
+            show(group, name in stages and self._names)
             if name in stages:
                 put(text, f"{name} {stages[name]:.1f}")
+        if stages:
+            put(self._tip, "Milliseconds per stage\n" + "\n".join(f"{k}  {v:.2f}" for k, v in stages.items()))
         ui = self.ui
         dpg.delete_item(self._bar, children_only=True)
         width, x = ui.px(120), 0.0

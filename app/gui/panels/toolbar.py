@@ -14,7 +14,7 @@ BACKEND_HELP = {
     "auto": "The fastest that works here.", "cuda": "Kernels on the NVIDIA GPU.",
     "cpu": "Compiled SIMD kernels on the processor.", "reference": "Plain PyTorch: slow, and the definition of right."}
 
-BAR_HEIGHT = 28
+BAR_HEIGHT, MIN_BAR = 28, 78
 
 
 class Toolbar:
@@ -26,7 +26,8 @@ class Toolbar:
         self._playing: bool | None = None
         self._can: bool | None = None
         self._colored = ""
-        self._bar_width, self._bar_key = 0, None
+        self._bar_width = 0
+        self._bar_key: object = None
 
     def build(self, parent: int) -> None:
         ui, act = self.ui, self.ui.actions
@@ -83,11 +84,17 @@ class Toolbar:
         self._width = width
         x = width - ui.px(self._doors_width + 10)
         dpg.configure_item(self._doors_group, pos=(x, ui.px(8)))
-        for column, column_width in reversed(self._columns):
-            x -= ui.px(column_width)
-            dpg.configure_item(column, pos=(x, ui.px(4)))
         left = ui.px(92 + 50 + 56 + 2 + 8 + 5 * 6)
-        self._bar_width = max(ui.px(80), x - left - ui.px(12))
+        room = x - left - ui.px(12 + MIN_BAR)
+        for index, (column, column_width) in reversed(list(enumerate(self._columns))):
+            # The backend always stays; the other figures are in the training panel too.
+            fits = index == len(self._columns) - 1 or room >= ui.px(column_width)
+            dpg.configure_item(column, show=fits)
+            if fits:
+                x -= ui.px(column_width)
+                room -= ui.px(column_width)
+                dpg.configure_item(column, pos=(x, ui.px(4)))
+        self._bar_width = max(ui.px(MIN_BAR), x - left - ui.px(14))
         dpg.configure_item(self._bar, width=self._bar_width)
         self._bar_key = None
 
@@ -101,7 +108,7 @@ class Toolbar:
             for item in (self._play, self._step, self._reset):
                 dpg.configure_item(item, enabled=self._can)
                 dpg.bind_item_theme(item, 0 if not self._can else self.ui.theme.primary if item == self._play else 0)
-        self._draw_bar(round(model.fraction, 4), model.progress_text or model.state_text)
+        self._draw_bar(round(model.fraction, 4), model.progress_texts or (model.state_text,))
         put(self._values["rate"], formatting.rate(snapshot.steps_per_second) if model.playing else formatting.NONE)
         put(self._values["gaussians"], formatting.count(snapshot.gaussians))
         rss = snapshot.memory.get("rss", math.nan)
@@ -114,11 +121,13 @@ class Toolbar:
             slow = snapshot.backend == "reference"
             dpg.configure_item(self._values["backend"], color=Palette.second if slow else Palette.text)
 
-    def _draw_bar(self, fraction: float, text: str) -> None:
-        if self._bar_key == (fraction, text):
+    def _draw_bar(self, fraction: float, texts: tuple[str, ...]) -> None:
+        """The bar with the longest of the texts that fits into it."""
+        if self._bar_key == (fraction, texts):
             return
-        self._bar_key = (fraction, text)
+        self._bar_key = (fraction, texts)
         px, width = self.ui.px, self._bar_width
+        text = next((t for t in texts if text_width(t, px(13)) <= width - px(8)), texts[-1])
         dpg.delete_item(self._bar, children_only=True)
         for share, color in ((1.0, Palette.raised), (fraction, Palette.accent_dim)):
             if share * width >= 1:

@@ -26,6 +26,7 @@ class TrainingPanel:
             self._scene = int(dpg.add_text("", color=Palette.muted, wrap=0))
             rows = self._rows = Rows(ui, 96)
             rows.add("state", "State", "What the engine is doing")
+            rows.add("speed", "Speed", "Training steps per second, smoothed")
             rows.add("loss", "Loss", "Loss of the last step, on one photograph")
             rows.add("psnr", "PSNR", "Of the last training photograph, before the update")
             rows.add("test", "Held-out", "PSNR and SSIM of the held-out views at the last evaluation")
@@ -47,8 +48,9 @@ class TrainingPanel:
             train = sum(v.split == "train" for v in scene.views)
             put(self._scene, f"{name}  ({scene.kind})\n{train} training, {len(scene.views) - train} held-out views")
         job = model.job
-        rows.put("state", f"{job.fraction:.0%} {job.name}" if job is not None else model.state_text)
+        rows.put("state", f"{model.state_text} {job.fraction:.0%}" if job is not None else model.state_text)
         show(self._cancel, job is not None)
+        rows.put("speed", formatting.rate(s.steps_per_second) if model.playing else formatting.NONE)
         rows.put("loss", formatting.number(s.loss, 4))
         rows.put("psnr", formatting.decibel(s.psnr))
         tested = model.evaluated

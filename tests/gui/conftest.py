@@ -1,0 +1,141 @@
+"""Windows that tests can talk to, each on an X server of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gui.x11 import Display, ask_to_close, need
+
+ROOT = Path(__file__).parents[2]
+DEADLINE = 30.0   # s that a condition may take on a machine under load
+
+
+class Window:
+    """A window in its own process. Coordinates are px of the screen, whose origin is the window's."""
+
+    def __init__(self, folder: Path, *, play: bool = True, busy: bool = False, speed: float = 60.0,
+                 with_scene: bool = True, environment: dict[str, str] | None = None) -> None:
+        self.trace, self.preferences = folder / "trace.jsonl", folder / "window.json"
+        self._xdotool = need("xdotool")
+        self.display: Display | None = Display()
+        self._environment = {**os.environ, "DISPLAY": self.display.name, **(environment or {})}
+        options = {"play": play, "busy": busy, "speed": speed, "scene": with_scene, "trace": str(self.trace),
+                   "preferences": str(self.preferences)}
+        self.process = subprocess.Popen([sys.executable, "-m", "tests.gui.host", json.dumps(options)], cwd=ROOT, text=True,
+                                        env=self._environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self._answer() == "ready"
+
+    def _answer(self) -> Any:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise AssertionError(f"the window ended with code {self.process.wait(10)}")
+        value = json.loads(line)
+        if isinstance(value, dict) and set(value) == {"error"}:
+            raise AssertionError(value["error"])
+        return value
+
+    def _order(self, **order: str) -> Any:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(order) + "\n")
+        self.process.stdin.flush()
+        return self._answer()
+
+    def get(self, expression: str) -> Any:
+        return self._order(get=expression)
+
+    def run(self, statements: str) -> None:
+        self._order(run=statements)
+
+    def wait_for(self, expression: str, what: str = "") -> Any:
+        """The first true value of the expression."""
+        end = time.monotonic() + DEADLINE
+        while True:
+            value = self.get(expression)
+            if value:
+                return value
+            if time.monotonic() > end:
+                raise AssertionError(f"never became true: {what or expression}")
+
+    def frames(self, count: int) -> None:
+        """Wait until so many more frames were drawn (G08)."""
+        goal = self.get("shell.frames") + count
+        self.wait_for(f"shell.frames >= {goal}")
+
+    def input(self, *words: object) -> None:
+        """Real X events, by xdotool."""
+        subprocess.run([self._xdotool, *map(str, words)], env=self._environment, check=True, timeout=60)
+
+    def point(self, x: float, y: float) -> None:
+        """Move the pointer and let the window see it: a press takes what the frame before was over."""
+        self.input("mousemove", round(x), round(y))
+        self.frames(2)
+
+    def click(self, x: float, y: float, button: int = 1) -> None:
+        self.point(x, y)
+        self.input("click", button)
+
+    def middle(self, item: str) -> tuple[float, float]:
+        """Screen px of the middle of an item."""
+        x, y = self.get(f"dpg.get_item_rect_min({item})")
+        w, h = self.get(f"dpg.get_item_rect_size({item})")
+        return x + w / 2, y + h / 2
+
+    def received(self, kind: str) -> int:
+        return self.get(f"sum(type(c).__name__ == {kind!r} for c in engine.received)")
+
+    def close(self) -> int:
+        """Ask the window to close, wait, and return its exit code."""
+        if self.process.poll() is None:
+            found = subprocess.run([self._xdotool, "search", "--name", "Splatscope"], env=self._environment, text=True,
+                                   capture_output=True, timeout=20).stdout.split()
+            assert self.display is not None
+            ask_to_close(self.display.name, int(found[-1]))
+        code = self.process.wait(DEADLINE)
+        self.end()
+        return code
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(10)
+        if self.display is not None:
+            self.display.stop()
+            self.display = None
+
+    def rss(self) -> int:
+        """Resident bytes of the process."""
+        fields = Path(f"/proc/{self.process.pid}/statm").read_text().split()
+        return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.fixture(scope="session")
+def make_window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Window]]:
+    windows: list[Window] = []
+
+    def make(**options: Any) -> Window:
+        folder = options.pop("folder", None) or tmp_path_factory.mktemp("window")
+        windows.append(Window(folder, **options))
+        return windows[-1]
+
+    yield make
+    for window in windows:
+        window.end()
+
+
+@pytest.fixture(scope="module")
+def window(make_window: Callable[..., Window]) -> Iterator[Window]:
+    """One window for the tests of a module; each leaves it usable."""
+    shared = make_window()
+    shared.wait_for("shell.model.frame is not None", "the first picture")
+    yield shared
+    assert shared.close() == 0

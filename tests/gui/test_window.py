@@ -1,0 +1,270 @@
+"""A real window under software GL, driven by real X events, with a fake engine behind it."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from tests.gui.conftest import Window
+
+MB = 1 << 20
+
+
+def test_opens_shows_and_traces(window: Window) -> None:
+    """The first picture is a training view, at a size that fits the texture ladder; the trace is JSONL."""
+    assert window.get("shell.model.scene.path").endswith("fake scene ä")
+    assert window.get("shell.view.view_index") == 1  # view 0 is held out
+    width, height = window.get("shell.viewport.picture.size")
+    assert 16 <= width <= 1920 and 16 <= height <= 1200
+    window.wait_for("shell._trace._flushed > 0 and shell.frames > 20")
+    records = [json.loads(line) for line in window.trace.read_text().splitlines()[:-1]]
+    assert {"time", "frame_ms", "iteration", "loss", "gaussians", "backend", "view_mode"} <= set(records[0])
+    assert records[-1]["backend"] == "fake" and records[-1]["gaussians"] >= 5000
+    assert [r["time"] for r in records] == sorted(r["time"] for r in records)
+
+
+def test_picture_is_on_the_screen_within_four_frames(window: Window) -> None:
+    """G08: what the window shows is the frame that the engine made, upright and at its place."""
+    from PIL import ImageGrab
+    window.run("engine.playing = False; shell.preferences.axes = False")
+    window.run("shell.model.notices.clear()")
+    window.wait_for("not shell.view.moving(shell.clock()) and not shell.viewport.picture.settling", "settled")
+    window.frames(4)
+    fit = window.get("vars(shell.viewport.fit)")
+    x0, y0 = window.get("dpg.get_item_rect_min(shell.viewport.canvas)")
+    expected = np.array(window.get("shell.model.frame.rgba[::16, ::16, :3]"))
+    assert expected.max() > 0.5 > 0.2 > expected.min()
+    assert window.display is not None
+    shot = np.asarray(ImageGrab.grab(xdisplay=window.display.name).convert("RGB"), dtype=float) / 255
+    rows = (y0 + fit["y"] + (np.arange(expected.shape[0]) * 16 + 0.5) * fit["shown_height"] / fit["height"]).astype(int)
+    columns = (x0 + fit["x"] + (np.arange(expected.shape[1]) * 16 + 0.5) * fit["shown_width"] / fit["width"]).astype(int)
+    away = np.abs(shot[np.ix_(rows, columns)] - expected).max(2)
+    # Captions and checker edges cover some of the points.
+    assert np.median(away) < 0.01 and (away < 0.05).mean() > 0.85
+    window.run("engine.playing = True; shell.preferences.axes = True")
+
+
+def test_G28_a_click_picks_the_pixel_under_it(window: Window) -> None:
+    """At the four corners of the picture, letterboxed or not, within a pixel of the screen."""
+    for _ in range(2):
+        window.frames(4)
+        fit = window.get("vars(shell.viewport.fit)")
+        x0, y0 = window.get("dpg.get_item_rect_min(shell.viewport.canvas)")
+        left, top = round(x0 + fit["x"]) + 6, round(y0 + fit["y"]) + 40
+        right, bottom = round(x0 + fit["x"] + fit["shown_width"]) - 7, round(y0 + fit["y"] + fit["shown_height"]) - 7
+        for x, y in ((left, top), (right, top), (left, bottom), (right, bottom)):
+            before = window.received("Select")
+            window.click(x, y)
+            window.wait_for(f"sum(type(c).__name__ == 'Select' for c in engine.received) == {before + 1}", "one Select")
+            chosen = window.get("[engine.received[-1].x, engine.received[-1].y, engine.received[-1].camera.width, "
+                                "engine.received[-1].camera.height]")
+            u, v = (x - x0 - fit["x"]) / fit["shown_width"], (y - y0 - fit["y"]) / fit["shown_height"]
+            tolerance = 1.0 / fit["shown_width"]
+            assert abs(chosen[0] / chosen[2] - u) <= tolerance and abs(chosen[1] / chosen[3] - v) <= tolerance
+        window.run("shell.view.move(shell.view.rig, shell.clock())")  # then the free camera fills the area
+
+
+def test_drag_orbits_and_selects_nothing(window: Window) -> None:
+    """U05: while dragging, requests say so and ask for fewer pixels; afterwards for all of them again."""
+    window.run("engine.playing = False")
+    window.wait_for("shell.model.snapshot.state == 'paused'")
+    x, y = window.middle("shell.viewport.canvas")
+    window.point(x, y)
+    before, selects = window.get("shell.view.rig.eye"), window.received("Select")
+    at_rest = window.wait_for("(lambda r: r and not r.moving and [r.camera.width, r.camera.height])"
+                              "(shell._requests.get()[1])")
+    window.run("shell._requests.seen = []; shell._requests.put = (lambda put: lambda r: (shell._requests.seen.append(r), "
+               "put(r))[1])(shell._requests.put)")
+    words: list[object] = ["mousedown", 1]
+    for _ in range(30):
+        words += ["mousemove_relative", "--", 5, 1, "sleep", "0.02"]
+    window.input(*words, "mouseup", 1)
+    moving = window.get("[[r.camera.width, r.camera.height] for r in shell._requests.seen if r.moving]")
+    assert moving and all(w * h <= 640 * 360 * 1.02 for w, h in moving)
+    assert min(w for w, _ in moving) < at_rest[0]
+    assert np.linalg.norm(np.subtract(window.get("shell.view.rig.eye"), before)) > 0.3
+    assert window.received("Select") == selects
+    window.wait_for(f"(lambda r: not r.moving and [r.camera.width, r.camera.height] == {at_rest})(shell._requests.get()[1])",
+                    "the full size again")
+    window.run("engine.playing = True")
+
+
+def test_keys_reach_their_actions(window: Window) -> None:
+    """Modes, views, overlays and training by keyboard; a held key acts once; error leaves with the camera."""
+    window.point(*window.middle("shell.viewport.canvas"))
+    window.input("key", "bracketright")
+    window.wait_for("shell.view.view_index is not None")
+    first = window.get("shell.view.view_index")
+    window.input("key", "bracketright")
+    window.wait_for(f"shell.view.view_index == ({first} + 1) % 24")
+    window.input("key", "bracketleft")
+    window.wait_for(f"shell.view.view_index == {first}")
+    for key, mode in (("2", "depth"), ("9", "heatmap"), ("o", "error"), ("g", "truth"), ("g", "heatmap"), ("1", "color")):
+        window.input("key", key)
+        window.wait_for(f"shell.view.mode == {mode!r}")
+    window.input("key", "o", "keydown", "w", "sleep", "0.3", "keyup", "w")
+    window.wait_for("shell.view.mode == 'color' and shell.view.view_index is None", "flying leaves the error map")
+    pauses = window.received("Pause")
+    window.input("keydown", "space", "sleep", "0.6", "keyup", "space")
+    window.wait_for("not shell.model.playing")
+    assert window.received("Pause") == pauses + 1 and window.received("Play") == 0
+    window.input("key", "n")
+    window.wait_for("any(type(c).__name__ == 'Step' for c in engine.received)")
+    window.input("key", "space")
+    window.wait_for("shell.model.playing")
+    shown = window.get("shell.preferences.frusta")
+    window.input("key", "c")
+    window.wait_for(f"shell.preferences.frusta is {not shown}")
+
+
+def test_U02_up_is_set_from_the_view_and_remembered(window: Window) -> None:
+    window.run("shell.view.move(__import__('dataclasses').replace(shell.view.rig, roll=0.5), shell.clock())")
+    before = window.get("shell.view.rig.rotation")
+    window.input("key", "u")
+    window.wait_for("abs(shell.view.rig.roll) < 1e-9")
+    assert np.allclose(window.get("shell.view.rig.rotation"), before, atol=1e-9)
+    up = window.get("shell.preferences.scene_up[shell.model.scene.path]")
+    assert np.allclose(up, -np.array(before)[1])
+    window.run("shell.actions.view.open_scene(shell.model.scene, None); shell.preferences.scene_up.clear()")
+
+
+def test_G18_a_slider_drag_of_1000_events_ends_on_the_last_value(window: Window) -> None:
+    window.run("dpg.set_value(shell._tab_bar, next(t for t, (n, _) in shell._tabs.items() if n == 'alpha'))")
+    window.wait_for("shell._tab() == 'alpha'")
+    control = "next(p for n, p in shell._tabs.values() if n == 'alpha')._controls[0]"
+    window.frames(3)
+    x, y = window.middle(f"{control}._slider")
+    window.point(x, y)
+    before = window.received("SetOption")
+    words: list[object] = ["mousedown", 1]
+    for i in range(1000):
+        words += ["mousemove", round(x - 12 + i % 17), round(y)]
+    window.input(*words, "mousemove", round(x + 6), round(y), "sleep", 0.2, "mouseup", 1)
+    window.wait_for(f"not dpg.is_item_active({control}._slider)")
+    window.frames(3)
+    shown = window.get(f"{control}.spec.from_slider(dpg.get_value({control}._slider))")
+    sent = window.get("[c.value for c in engine.received if type(c).__name__ == 'SetOption' and c.name == 'raster.alpha_max']")
+    assert sent and sent[-1] == shown != 0.99
+    assert window.get("shell.model.config['raster.alpha_max']") == shown
+    assert window.received("SetOption") - before <= 1000
+    window.click(*window.middle(f"{control}._reset"))
+    window.wait_for("shell.model.config['raster.alpha_max'] == 0.99", "reset to default")
+
+
+def test_gradient_mode_switches_live(window: Window) -> None:
+    """The radio buttons send the names that RasterConfig takes."""
+    panel = "next(p for n, p in shell._tabs.values() if n == 'alpha')"
+    x, y = window.get(f"dpg.get_item_rect_min({panel}._radio)")
+    height = window.get(f"dpg.get_item_rect_size({panel}._radio)[1]")
+    window.click(x + 8, y + 0.5 * height)
+    window.wait_for("shell.model.config['raster.alpha_gradient'] == 'straight_through'")
+
+
+def test_G22_panels_rebuild_without_leaving_items(window: Window) -> None:
+    """The Gaussian card changes its rows 50 times; the number of items stays what it was."""
+    window.run("engine._select(m.Select(uid=7))")
+    window.run("dpg.set_value(shell._tab_bar, next(t for t, (n, _) in shell._tabs.items() if n == 'gaussian'))")
+    window.wait_for("shell.model.snapshot.selected is not None and shell._tab() == 'gaussian'")
+    window.frames(3)
+    window.run("import dataclasses\nengine.close()\npanel = next(p for n, p in shell._tabs.values() if n == 'gaussian')\n"
+               "full = shell.model.snapshot.selected\nless = dataclasses.replace(full, gradients={})\n"
+               "counts = []\n"
+               "for i in range(50):\n"
+               "    for report in (less, full):\n"
+               "        shell.model.snapshot = dataclasses.replace(shell.model.snapshot, selected=report)\n"
+               "        panel.update()\n"
+               "    counts.append(len(dpg.get_all_items()))\n"
+               "shell.counts = counts")
+    counts = window.get("shell.counts")
+    assert len(counts) == 50 and len(set(counts)) == 1
+    assert window.get("shell._complained == set()"), "no callback or panel failed"
+
+
+def test_G05_resizing_does_not_leak(make_window: Callable[..., Window]) -> None:
+    """100 sizes of window and picture: every texture is made once; RSS grows by less than 50 MB (G05, G10, G23)."""
+    window = make_window(play=False)
+    window.wait_for("shell.model.frame is not None")
+    # The window resizes itself every third frame, without waiting: 25 sizes to warm up, then 100.
+    window.run("""
+import app.gui.shell as module
+module.FAST_SECONDS = module.BUSY_FACTOR = 0.0
+shell.awake = lambda now: True
+shell.done, after = [], shell.viewport.after_frame
+def resize():
+    after()
+    if len(shell.done) < shell.goal and shell.frames % 3 == 0:
+        i = len(shell.done)
+        dpg.set_viewport_width(700 + 61 * (i % 11)); dpg.set_viewport_height(500 + 37 * (i % 7))
+        shell.done.append(shell._size)
+shell.viewport.after_frame, shell.goal = resize, 25
+""")
+    window.wait_for("len(shell.done) == shell.goal")
+    window.frames(6)
+    before = window.rss()
+    window.run("shell.goal += 100")
+    window.wait_for("len(shell.done) == shell.goal")
+    window.frames(6)
+    assert window.rss() - before < 50 * MB
+    assert window.get("len(set(map(tuple, shell.done)))") > 50, "sizes were applied, not skipped"
+    assert window.get("list(shell._size) == [dpg.get_viewport_client_width(), dpg.get_viewport_client_height()]")
+    assert window.get("sum(r is not None for r in shell.viewport.picture._rungs)") <= 4
+    assert window.get("shell._complained == set()")
+    assert window.close() == 0
+
+
+def test_idle_draws_ten_frames_and_a_touched_window_at_most_sixty(make_window: Callable[..., Window]) -> None:
+    """U05, M04, and U07 on the window's side: a key reaches the engine within 200 ms of an idle window."""
+    window = make_window(play=False)
+    window.wait_for("shell.model.frame is not None and not shell.awake(shell.clock()) and not shell.viewport.picture.settling")
+    start, frames = time.monotonic(), window.get("shell.frames")
+    window.wait_for(f"shell.clock() > {window.get('shell.clock()') + 2.0}")
+    rate = (window.get("shell.frames") - frames) / (time.monotonic() - start)
+    assert rate <= 10.6
+    window.run("shell.times = {}; shell._commands.put = (lambda put: lambda c: (shell.times.setdefault(type(c).__name__, "
+               "shell.clock()), put(c))[1])(shell.actions._send); shell.actions._send = shell._commands.put")
+    waits = []
+    for _ in range(5):
+        window.wait_for("not shell.awake(shell.clock())")
+        window.run("shell.times.clear()")
+        sent = time.monotonic()
+        window.input("key", "n")
+        window.wait_for("'Step' in shell.times")
+        waits.append(window.get("shell.times['Step']") - sent)
+    assert statistics.median(waits) < 0.2
+    window.run("shell.awake = lambda now: True")
+    start, frames = time.monotonic(), window.get("shell.frames")
+    window.wait_for(f"shell.clock() > {window.get('shell.clock()') + 1.0}")
+    assert (window.get("shell.frames") - frames) / (time.monotonic() - start) <= 62
+    assert window.close() == 0
+
+
+def test_G13_G14_closing_mid_training_is_clean(make_window: Callable[..., Window]) -> None:
+    """Engine joined before the context goes; exit code 0; preferences written; the layout comes back."""
+    window = make_window(busy=True)
+    window.wait_for("shell.model.snapshot.iteration > 3")
+    window.run("shell.preferences.right = 400; shell.actions.toggle_plots()")
+    folder = window.preferences.parent
+    assert window.close() == 0
+    stored = json.loads(window.preferences.read_text())
+    assert stored["right"] == 400 and stored["show_plots"] is False
+    assert stored["recent"] == ["/somewhere/fake scene ä"]
+    again = make_window(folder=folder)
+    assert again.get("shell.layout.bottom.height") == 0 and again.get("shell.layout.right.width") == 400
+    assert again.close() == 0
+
+
+def test_one_failing_callback_does_not_drop_the_rest(make_window: Callable[..., Window]) -> None:
+    """The defect is said in the window; the window goes on. Also the empty state: no scene is open."""
+    window = make_window(with_scene=False, environment={"SPLATSCOPE_UI_SCALE": "150%"})
+    assert window.get("shell.theme.scale") == 1.5
+    assert window.get("shell.model.empty_text")[0] == "No scene is open"
+    window.run("def broken(*args):\n    raise RuntimeError('on purpose')\nshell.plots.update = broken")
+    window.wait_for("any('on purpose' in n.text for n in shell.model.notices)")
+    frames = window.get("shell.frames")
+    window.wait_for(f"shell.frames > {frames + 3}")
+    assert window.get("sum('on purpose' in n.text for n in shell.model.notices)") == 1
+    assert window.close() == 0

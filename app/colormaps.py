@@ -10,7 +10,7 @@ NEVER_SEEN = (0.32, 0.32, 0.34)
 """Grey of what has no value, e.g. a Gaussian that no view has seen."""
 PERCENTILES = (1.0, 99.0)
 """The automatic range leaves out this share of outliers at either end."""
-LOG_DECADES = 6.0
+LOG_DECADES = 4.0
 """An automatic logarithmic range spans at most this many decades below its top."""
 LARGEST = 1e37
 """Ends of a range beyond this would overflow float32 on the way to a colour."""

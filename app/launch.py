@@ -7,7 +7,7 @@ import sys
 from app import messages as m
 from app.config import TrainConfig
 from app.engine.loop import Engine
-from app.engine.settings import EngineSettings
+from app.engine.settings import EngineSettings, usable_cores
 
 SWITCH_INTERVAL = 0.001
 """Seconds after which a thread that holds Python's lock gives it up: the window's frame waits for the engine's Python
@@ -25,9 +25,8 @@ def launch(path: str | None, *, backend: str = "auto", trace: str | None = None,
     """
     from app.gui.window import run_window  # Dear PyGui: only for those who open a window
 
-    chosen = {"threads": threads} if threads else {}
-    settings = EngineSettings(backend=backend, resolution=resolution, long_side=long_side, eval_every=eval_every,
-                              debug=debug, **chosen)
+    settings = EngineSettings(backend=backend, threads=threads or usable_cores(), resolution=resolution,
+                              long_side=long_side, eval_every=eval_every, debug=debug)
     engine = Engine(config, settings)
     sys.setswitchinterval(SWITCH_INTERVAL)
     if path is not None:

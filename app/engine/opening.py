@@ -15,6 +15,7 @@ from app.data.orient import scene_center, scene_extent, scene_up
 from app.data.scene import Scene, SceneError, View
 from app.engine.background import Report
 from app.engine.jobs import Work
+from app.engine.pacing import Pace
 from app.messages import SceneOpened, ViewInfo
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def install(engine: Engine, opened: Opened) -> None:
                       fixed_backend=engine.backend)
         engine.running, engine.steps_left = False, None
     engine.model = model
+    engine.pace = Pace.for_backend(model.backend)
     engine.failed = False
     engine.start_over()
     engine.viewer.forget()

@@ -4,8 +4,8 @@ The rules, so that dragging stays smooth while a scene trains:
 - A changed request is drawn before the next step. While the user drags, a step is taken only when step and picture both
   fit before the next picture is due, so a slow scene stops training for as long as the drag lasts.
 - A picture that only follows the model is drawn seldom enough to cost a fixed share of the time.
-- The picture is drawn at a fraction of its side when the whole would cost more than its budget, and refined when the
-  model stands still.
+- The picture is drawn at a fraction of its side when the whole would cost more than its budget, and refined in bands
+  when the model stands still.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ TRAINING_SHARE = 4.0
 """Training gets this many times what such pictures cost."""
 DRAG_BUDGET = 0.045
 STILL_BUDGET = 0.12
-"""What one picture may cost while dragging, and otherwise as long as it is not the refinement of a still model."""
-FIRST_GUESS = {"reference": 4e-5}
-"""Seconds a pixel costs before anything is measured; 2e-7 where not listed."""
+"""What one picture may cost while dragging, and otherwise."""
 
 
 @dataclass
@@ -48,6 +46,10 @@ class ViewCost:
         return next((level for level in LEVELS if self.seconds(pixels, level) <= budget), LEVELS[-1])
 
 
+FIRST_GUESS = {"reference": 4e-5}
+"""Seconds per pixel by backend before anything is measured, where it is not ViewCost's."""
+
+
 @dataclass
 class Pace:
     """Times and costs that the decisions are made from. The engine's clock is any monotonic one."""
@@ -56,6 +58,11 @@ class Pace:
     step_seconds: float = 0.0      # one training step, smoothed
     view_end: float = -1e9         # when the last picture was done
     view_seconds: float = 0.0      # what it cost
+
+    @staticmethod
+    def for_backend(backend: str) -> Pace:
+        """Nothing measured yet; a slow renderer starts with small pictures."""
+        return Pace(ViewCost(FIRST_GUESS.get(backend, ViewCost.per_pixel)))
 
     def stepped(self, seconds: float) -> None:
         self.step_seconds += (seconds - self.step_seconds) * (0.2 if self.step_seconds else 1.0)
@@ -84,8 +91,6 @@ class Pace:
         return both <= DRAG_DEADLINE and (
             view_due is None or (view_due > now and now + both <= self.view_end + DRAG_DEADLINE))
 
-    def level(self, pixels: int, *, moving: bool, still: bool) -> float:
-        """The level to draw the next picture at. `still`: the model does not move and this refines a drawn picture."""
-        if still and not moving:
-            return 1.0
+    def level(self, pixels: int, *, moving: bool) -> float:
+        """The level to draw the next picture at; one below 1 is refined later, when the model stands still."""
         return self.cost.level(pixels, DRAG_BUDGET if moving else STILL_BUDGET)

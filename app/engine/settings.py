@@ -10,7 +10,8 @@ from typing import Any
 from app.engine.background import Report
 
 
-def _cores() -> int:
+def usable_cores() -> int:
+    """Cores that this process may run on."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:   # macOS, Windows
@@ -38,7 +39,7 @@ def _load_backend(name: str, report: Report) -> Any:
 @dataclass(frozen=True)
 class EngineSettings:
     backend: str = "auto"
-    threads: int = field(default_factory=_cores)   # kernel threads when nobody drags
+    threads: int = field(default_factory=usable_cores)   # kernel threads when nobody drags
     resolution: int = -1                           # as graphdeco's -r
     long_side: int = 0                             # px; 0 = as `resolution` says
     eval_every: int = 8                            # every n-th view is held out; 0 = none

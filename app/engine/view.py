@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from app.messages import Frame, ViewRequest
+import numpy as np
+
+from app.engine.pacing import LEVELS
+from app.messages import Frame, Legend, ViewRequest
+from render.types import Camera
 
 if TYPE_CHECKING:
     from app.engine.loop import Engine
+    from app.engine.model import Model
+    from app.engine.view_modes import Picture
 
 MIN_SIDE = 8
+BAND_SECONDS = 0.08
+"""What one band of a refinement may cost: a command that arrives meanwhile waits this long at most (U07)."""
+BAND_ROWS = 16
+"""A band is at least this many rows, the side of a tile."""
+
+
+@dataclass
+class Refinement:
+    """A picture that is drawn whole, band by band, because at once it would hold up commands."""
+
+    rgb: np.ndarray          # [H,W,3] float32, filled from the top
+    band: int                # rows at a time
+    row: int = 0             # the first that is not drawn
+    seconds: float = 0.0
 
 
 class Viewer:
@@ -23,8 +44,10 @@ class Viewer:
         self._drawn = 0                     # version of the request that was served last
         self._drawn_model: tuple[int, int] = (0, -1)
         self._sequence = 0
-        self._range: tuple[tuple[str, str, bool | None], tuple[float, float]] | None = None
+        self._range: tuple[tuple, tuple[float, float]] | None = None   # of the last legend, and for what
         self._photographs = None
+        self._refinement: Refinement | None = None
+        self._given_up = -1                 # version of a request whose refinement failed
 
     @property
     def moving(self) -> bool:
@@ -40,53 +63,119 @@ class Viewer:
         """Another scene: what was drawn does not hold, and neither do photographs and ranges."""
         self.frame = None
         self._drawn, self._drawn_model = -1, (0, -1)
-        self._photographs = self._range = None
+        self._photographs = self._range = self._refinement = None
 
-    def _model_key(self) -> tuple[int, int]:
-        model = self._engine.model
-        return id(model), model.version if model is not None else -1
+    # ------------------------------------------------------------------ when
 
     def due(self) -> float | None:
         """When the next picture should begin; None = the last one still holds, or nothing can be drawn."""
         engine, request = self._engine, self.request
         if request is None or request.hidden or engine.model is None:
             return None
-        moved = self._drawn_model != self._model_key()
-        if moved and self._drawn == self._seen and request.mode == "truth" and self._drawn_model[0] == id(engine.model):
-            moved = False
-        still = not engine.training and not request.moving
-        return engine.pace.view_due(
-            changed=self._drawn != self._seen, model_moved=moved, moving=request.moving,
-            refine=still and self.frame is not None and self.frame.detail < 1.0)
+        return engine.pace.view_due(changed=self._changed(), model_moved=self._moved(), moving=request.moving,
+                                    refine=self._to_refine())
+
+    def _changed(self) -> bool:
+        return self._drawn != self._seen
+
+    def _moved(self) -> bool:
+        """Whether the model is another than the one drawn, in a mode where that can be seen."""
+        key = self._model_key()
+        if self._drawn_model == key:
+            return False
+        return self._drawn_model[0] != key[0] or self.request is None or self.request.mode != "truth"
+
+    def _to_refine(self) -> bool:
+        request = self.request
+        return (request is not None and not request.moving and not self._engine.training
+                and self.frame is not None and self.frame.detail < 1.0 and self._given_up != self._drawn)
+
+    def _model_key(self) -> tuple[int, int]:
+        model = self._engine.model
+        return id(model), model.version if model is not None else -1
+
+    # ------------------------------------------------------------------ drawing
 
     def draw(self) -> None:
-        """Draw the newest request. Whatever happens, the request counts as served, so that an error is not repeated."""
-        from app.engine.photographs import Photographs
-        from app.engine.view_modes import MODES, Sight, to_rgba
-
+        """Draw what is due. Whatever happens, the request counts as served, so that an error is not repeated."""
         engine, request, model = self._engine, self.request, self._engine.model
         assert request is not None and model is not None
+        if not self._changed() and not self._moved():
+            self._refine(request, model)
+            return
+        self._drawn, self._drawn_model, self._refinement = self._seen, self._model_key(), None
         camera = request.camera
-        changed = self._drawn != self._seen
-        still = not engine.training and not changed
-        pixels = camera.width * camera.height
-        level = engine.pace.level(pixels, moving=request.moving, still=still)
-        self._drawn, self._drawn_model = self._seen, self._model_key()
-        self._photographs = self._photographs or Photographs()
-
-        begun = engine.clock()
-        small = camera if level == 1.0 else camera.resized(
+        level = engine.pace.level(camera.width * camera.height, moving=request.moving)
+        small = camera if level == LEVELS[0] else camera.resized(
             max(MIN_SIDE, round(camera.width * level)), max(MIN_SIDE, round(camera.height * level)))
-        quantity = (request.mode, request.quantity if request.mode == "heatmap" else "", request.log_scale)
-        kept = self._range[1] if self._range is not None and self._range[0] == quantity and engine.training else None
-        picture = MODES[request.mode](Sight(model, request, small, self._photographs, kept))
-        rgba = to_rgba(picture.rgb, camera.width, camera.height)
+        begun = engine.clock()
+        picture = self._picture(request, model, small)
+        self._finish(request, model, picture.rgb, picture.legend, picture.note, level, engine.clock() - begun)
+        engine.pace.viewed(engine.clock(), engine.clock() - begun, small.width * small.height)
+
+    def _refine(self, request: ViewRequest, model: Model) -> None:
+        """Draw the next band at full detail, in the colours of the coarse picture; the last one finishes the frame."""
+        engine, frame, camera = self._engine, self.frame, request.camera
+        assert frame is not None
+        if self._refinement is None:
+            bands = max(1.0, engine.pace.cost.seconds(camera.width * camera.height) / BAND_SECONDS)
+            rows = max(BAND_ROWS, round(camera.height / bands))
+            self._refinement = Refinement(np.zeros((camera.height, camera.width, 3), np.float32), rows)
+        work = self._refinement
+        if frame.legend is not None:
+            request = replace(request, value_range=(frame.legend.lo, frame.legend.hi), log_scale=frame.legend.log)
+        begun = engine.clock()
+        rows = min(work.band, camera.height - work.row)
+        part, config = crop_rows(camera, work.row, rows, model.options.raster)
+        try:
+            work.rgb[work.row:work.row + rows] = self._picture(request, model, part, config).rgb
+        except Exception:
+            self._refinement, self._given_up = None, self._drawn   # the coarse picture stays, the error is said once
+            raise
+        work.row += rows
+        spent = engine.clock() - begun
+        work.seconds += spent
+        engine.pace.viewed(engine.clock(), spent, camera.width * rows)
+        if work.row >= camera.height:
+            self._refinement = None
+            assert self.request is not None
+            self._finish(self.request, model, work.rgb, frame.legend, frame.note, 1.0, work.seconds)
+
+    def _picture(self, request: ViewRequest, model: Model, camera: Camera, raster=None) -> Picture:
+        from app.engine.photographs import Photographs
+        from app.engine.view_modes import MODES, Sight
+
+        self._photographs = self._photographs or Photographs()
+        steady = self._range if self._engine.training else None
+        kept = steady[1] if steady is not None and steady[0] == _shown(request) else None
+        return MODES[request.mode](Sight(model, request, camera, self._photographs, kept, raster))
+
+    def _finish(self, request: ViewRequest, model: Model, rgb: np.ndarray, legend: Legend | None, note: str, level: float,
+                seconds: float) -> None:
+        from app.engine.view_modes import to_rgba
+
+        rgba = to_rgba(rgb, request.camera.width, request.camera.height)
         rgba.setflags(write=False)
-        end = engine.clock()
-        engine.pace.viewed(end, end - begun, small.width * small.height)
-        if picture.legend is not None:
-            self._range = quantity, (picture.legend.lo, picture.legend.hi)
+        if legend is not None:
+            self._range = _shown(request), (legend.lo, legend.hi)
         self._sequence += 1
-        self.frame = Frame(rgba, camera, request.mode, picture.legend, 1e3 * (end - begun), self._sequence,
-                           model.iteration, level, picture.note, request)
-        engine.publisher.frame_ready()
+        self.frame = Frame(rgba, request.camera, request.mode, legend, 1e3 * seconds, self._sequence, model.iteration,
+                           level, note, request)
+        self._engine.publisher.frame_ready()
+
+
+def _shown(request: ViewRequest) -> tuple:
+    """What a legend's range belongs to."""
+    return request.mode, request.quantity if request.mode == "heatmap" else "", request.log_scale
+
+
+def crop_rows(camera: Camera, top: int, rows: int, raster):
+    """(camera, RasterConfig) of a band of rows, that draw the same pixels as the whole picture.
+
+    The projection clamps its Jacobian beyond a multiple of the field of view; for the narrow band that multiple is
+    widened by so much that the clamp stays outside the whole picture.
+    """
+    K = camera.K.copy()
+    K[1, 2] -= top
+    part = Camera(camera.viewmat, K, camera.width, rows, camera.near, camera.far)
+    return part, replace(raster, clamp_fov=1.0 + (raster.clamp_fov + 1.0) * camera.height / rows)

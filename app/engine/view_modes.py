@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from app.data.scene import View
 from app.engine.model import Model
 from app.engine.photographs import Photographs, same_pose
 from app.messages import Legend, ViewMode, ViewRequest
+from render.config import RasterConfig
 from render.pipeline import contributors
 from render.types import Camera, RenderOutput
 
@@ -43,6 +45,15 @@ class Sight:
     camera: Camera
     photographs: Photographs = field(default_factory=Photographs)
     last_range: tuple[float, float] | None = None   # of the picture before, if it showed the same quantity
+    raster: RasterConfig | None = None              # rules other than the model's
+
+    @property
+    def rules(self) -> RasterConfig:
+        return self.raster or self.model.options.raster
+
+    def render(self, **named: Any) -> RenderOutput:
+        """The model at this camera; keywords as Model.render."""
+        return self.model.render(self.camera, **{"raster": self.rules, **named})
 
 
 @dataclass
@@ -54,12 +65,12 @@ class Picture:
 
 def color(sight: Sight) -> Picture:
     """What training compares with the photographs."""
-    return Picture(_image(sight.model.render(sight.camera)))
+    return Picture(_image(sight.render()))
 
 
 def depth(sight: Sight) -> Picture:
     """Expected camera z of what is visible: sum(w z) / max(alpha, eps) (N13)."""
-    output = sight.model.render(sight.camera, depth=True)
+    output = sight.render(depth=True)
     assert output.depths is not None
     alpha = 1.0 - output.transmittances.numpy()
     z = output.depths.numpy() / np.maximum(alpha, DEPTH_EPS)
@@ -69,13 +80,13 @@ def depth(sight: Sight) -> Picture:
 
 def transmittance(sight: Sight) -> Picture:
     """Light from behind that still reaches the camera."""
-    values = sight.model.render(sight.camera).transmittances.numpy()
+    values = sight.render().transmittances.numpy()
     return _false_color(sight, values, None, "transmittance", "", "viridis", fixed=(0.0, 1.0))
 
 
 def error(sight: Sight) -> Picture:
     """Mean over channels of |render - photograph|, where the camera is a scene view's."""
-    image = _image(sight.model.render(sight.camera))
+    image = _image(sight.render())
     photograph = _photograph(sight)
     if photograph is None:
         return Picture(_dimmed(image), note=_NO_PHOTOGRAPH.format("an error"))
@@ -88,7 +99,7 @@ def truth(sight: Sight) -> Picture:
     """The photograph that training compares with."""
     photograph = _photograph(sight)
     if photograph is None:
-        image = _image(sight.model.render(sight.camera))
+        image = _image(sight.render())
         return Picture(_dimmed(image), note=_NO_PHOTOGRAPH.format("a photograph"))
     picture, inside = photograph
     return Picture(np.where(inside[..., None], picture, np.array(BACKDROP, np.float32)))
@@ -96,8 +107,8 @@ def truth(sight: Sight) -> Picture:
 
 def contributors_per_pixel(sight: Sight) -> Picture:
     """How many Gaussians were blended at each pixel."""
-    output = sight.model.render(sight.camera)
-    counted = contributors(output, sight.camera, sight.model.options.raster, sight.model.backend)
+    output = sight.render()
+    counted = contributors(output, sight.camera, sight.rules, sight.model.backend)
     counts = counted.numpy().astype(np.float32)
     return _false_color(sight, counts, counts > 0, "contributors per pixel", "Gaussians", "viridis",
                         sample=counts[counts > 0])
@@ -118,7 +129,7 @@ def heatmap(sight: Sight) -> Picture:
     """A number per Gaussian as its colour, composited with the true opacities."""
     reading = _reading(sight)
     if isinstance(reading, str):
-        return Picture(_dimmed(_image(sight.model.render(sight.camera))), note=reading)
+        return Picture(_dimmed(_image(sight.render())), note=reading)
     probe, unseen = reading.probe, reading.unseen.cpu().numpy()
     values = np.where(unseen, np.float32(np.nan), reading.values.cpu().numpy())
     log = (probe.log if sight.request.log_scale is None else sight.request.log_scale) and not probe.signed
@@ -127,7 +138,7 @@ def heatmap(sight: Sight) -> Picture:
     if log:   # what is 0 lies at the lower end; only what is unknown is grey
         values = np.where(values <= 0.0, np.float32(lo), values)
     colors = torch.from_numpy(colorize(values, colormap, lo, hi, log)).to(sight.model.background.device)
-    output = sight.model.render(sight.camera, colors=colors, background=_backdrop(sight))
+    output = sight.render(colors=colors, background=_backdrop(sight))
     return Picture(_image(output), Legend(probe.label, probe.unit, lo, hi, colormap, log, bool(unseen.any())))
 
 
@@ -236,14 +247,14 @@ def _solid(sight: Sight, *, sigmas: float, shaded: bool, eps2d: float | None = N
     cutoff right outside it; transmittance_min stops behind the first one.
     """
     model = sight.model
-    raster = replace(model.options.raster, alpha_max=SOLID_ALPHA, cutoff=SOLID_ALPHA * (1.0 - 1e-3),
+    raster = replace(sight.rules, alpha_max=SOLID_ALPHA, cutoff=SOLID_ALPHA * (1.0 - 1e-3),
                      transmittance_min=0.5 * (1.0 - SOLID_ALPHA), smooth_cutoff=False, antialiased=False,
-                     eps2d=model.options.raster.eps2d if eps2d is None else eps2d)
+                     eps2d=sight.rules.eps2d if eps2d is None else eps2d)
     gaussians = model.gaussians()
-    visible = gaussians.opacities >= model.options.raster.cutoff   # what training cannot see is not drawn either
+    visible = gaussians.opacities >= sight.rules.cutoff   # what training cannot see is not drawn either
     opacities = torch.where(visible, raster.cutoff * math.exp(0.5 * sigmas * sigmas), 0.0).to(gaussians.opacities)
     solid = replace(gaussians, opacities=opacities, scales=gaussians.scales if scales is None else scales)
-    output = model.render(sight.camera, gaussians=solid, raster=raster, background=_backdrop(sight))
+    output = sight.render(gaussians=solid, raster=raster, background=_backdrop(sight))
     image = _image(output)
     if not shaded:
         return Picture(image)

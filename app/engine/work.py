@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from app.engine.background import Report
 from app.engine.jobs import Job, Refused, Work
 from app.engine.options import flatten
+from app.engine.pacing import Pace
 from app.messages import ConfigChanged, Evaluated
 
 if TYPE_CHECKING:
@@ -128,6 +129,7 @@ def switch_backend(engine: Engine, name: str) -> Job:
                 model.trainer.set_backend(resolved)
             model.moved()
         engine.stage_ms.clear()
+        engine.pace = Pace.for_backend(resolved)
         say_fallback(engine, ready)
         engine.notice(f"The backend is now {resolved}.")
 

@@ -408,6 +408,20 @@ def test_g06_the_frame_has_the_exact_size_and_layout():
             assert (frame.rgba[..., 3] == 1).all() and frame.rgba.min() >= 0 and frame.rgba.max() <= 1
 
 
+def test_a_slow_picture_comes_coarse_first_and_is_refined_in_bands():
+    """U07: however slow the renderer, no picture is drawn in one piece that holds up commands."""
+    with running_engine() as window:
+        window.open()
+        window.engine.pace.cost.per_pixel = 0.5 / (64 * 96)   # a whole picture would take half a second
+        request = window.look(request_for(window, width=64, height=96))
+        coarse = window.frame_of(request)
+        assert coarse.detail < 1.0 and coarse.rgba.shape == (96, 64, 4)
+        fine = window.frame_of(request, refined=True)
+        assert fine.sequence == coarse.sequence + 1
+        expected = window.engine.model.render(request.camera).colors.clamp(0, 1).numpy()  # type: ignore[union-attr]
+        assert np.allclose(fine.rgba[..., :3], expected, atol=1e-4)
+
+
 def test_the_newest_request_wins():
     with running_engine() as window:
         window.open()

@@ -320,14 +320,13 @@ def test_nothing_is_due_when_nothing_changed():
     assert Pace().view_due(changed=False, model_moved=False, refine=False, moving=False) is None
 
 
-def test_the_level_follows_the_cost_and_a_still_model_is_drawn_whole():
+def test_the_level_follows_the_cost_and_the_budget():
     cost = ViewCost(1e-6)
     assert cost.level(100_000, 0.2) == 1.0
     assert cost.level(100_000, 0.03) == 0.5
     assert cost.level(100_000_000, 0.03) == LEVELS[-1]
     pace = Pace(cost)
-    assert pace.level(10_000_000, moving=False, still=True) == 1.0
-    assert pace.level(10_000_000, moving=True, still=True) < 1.0
+    assert pace.level(100_000, moving=False) == 1.0 > pace.level(100_000, moving=True)
 
 
 # ---------------------------------------------------------------- photographs

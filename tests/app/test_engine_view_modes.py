@@ -14,6 +14,7 @@ from app.config import TrainConfig
 from app.engine.model import Model
 from app.engine.photographs import Photographs
 from app.engine.selection import index_of, pick, report
+from app.engine.view import crop_rows
 from app.engine.view_modes import BACKDROP, MODES, STILL_QUANTITIES, Picture, Sight, to_rgba
 from app.training.probes import PROBES
 from app.training.trainer import Trainer
@@ -230,6 +231,22 @@ def test_small_pictures_are_enlarged_to_the_exact_size():
     assert rgba.shape == (19, 33, 4) and rgba.dtype == np.float32 and rgba.flags.c_contiguous
     assert rgba.min() >= 0 and rgba.max() <= 1 and (rgba[..., 3] == 1).all()
     assert np.array_equal(to_rgba(np.full((2, 2, 3), np.nan, np.float32), 2, 2)[..., :3], np.zeros((2, 2, 3)))
+
+
+@pytest.mark.parametrize("mode", m.VIEW_MODES)
+def test_bands_together_are_the_whole_picture(model, mode):
+    """A slow picture is refined in bands of rows: the same pixels, whatever lies outside the band."""
+    camera = model.scene.views[0].camera
+    request = m.ViewRequest(camera, mode, view_index=0)
+    whole = MODES[mode](Sight(model, request, camera))
+    if whole.legend is not None:
+        request = replace(request, value_range=(whole.legend.lo, whole.legend.hi), log_scale=whole.legend.log)
+        whole = MODES[mode](Sight(model, request, camera))
+    bands = []
+    for top in range(0, SIZE, 20):
+        part, raster = crop_rows(camera, top, min(20, SIZE - top), model.options.raster)
+        bands.append(MODES[mode](Sight(model, request, part, raster=raster)).rgb)
+    assert np.allclose(np.concatenate(bands), whole.rgb, atol=1e-4)
 
 
 # ---------------------------------------------------------------- picking

@@ -185,6 +185,21 @@ def test_F09_tap_holds_the_gradients_of_the_last_backward(absolute):
     assert tensors["means"].grad.abs().max() > 0
 
 
+def test_tap_of_a_second_backward_forgets_the_outputs_of_the_first():
+    case, config = scenes.make_random(40, 40, 30, 6), RasterConfig()
+    gaussians, _ = scenes.leaves(case.gaussians())
+    tap = GradientTap(absolute=True)
+    output = render(gaussians, case.camera, config, background=BACKGROUND, sh_degree=3, backend="reference", depth=True,
+                    tap=tap)
+    output.depths.sum().backward(retain_graph=True)
+    after_depth = tap.v_abs_means2d
+    output.colors.sum().backward()
+    truth = absolute_means2d_gradient(output.projected, output.splat_colors, output.splat_opacities, output.bins,
+                                      case.camera, BACKGROUND, config, torch.ones_like(output.colors))
+    assert_close(tap.v_abs_means2d, truth, 1e-12)
+    assert (after_depth - truth).abs().max() > 0.1 * truth.abs().max()
+
+
 def test_tap_without_a_recorded_gradient_stays_as_it_is():
     case = scenes.make_random(10, 40, 30, 6)
     tap = GradientTap(absolute=True)

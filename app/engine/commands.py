@@ -74,7 +74,7 @@ def set_option(engine: Engine, command: m.SetOption) -> None:
     try:
         changed = with_option(engine.config, command.name, command.value)
     except OptionError as error:
-        engine.notice(f"{error}.", "error")
+        engine.notice(str(error), "error")
     else:
         if changed != engine.config:
             _apply(engine, command.name, changed, trainer)

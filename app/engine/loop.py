@@ -112,6 +112,7 @@ class Engine:
 
     def notice(self, text: str, level: Any = "info", *, aloud: bool = False) -> None:
         """One sentence in the window; `aloud` on stderr as well."""
+        text = text if text.endswith((".", "!", "?")) else f"{text}."
         self.emit(Notice(text, level))
         if aloud:
             print(f"splatscope: {text}", file=sys.stderr, flush=True)

@@ -80,6 +80,7 @@ def load_backend(name: str, report: Report) -> Ready:
             cpu.prepare(lambda text: report(0.5, text))
         except CompileError as error:
             first, _, rest = str(error).partition("\n")
+            first = first.rstrip(":. ")
             print(rest, file=sys.stderr, flush=True)   # the window has no room for a compiler's output
             if name != "auto":
                 raise ValueError(f"backend {name} cannot run here: {first}") from error

@@ -166,7 +166,7 @@ def test_the_backend_changes_live_and_a_bad_one_is_refused_in_one_sentence():
         window.send(m.SetBackend("cuda"), m.SetBackend("reference"))
         window.until(lambda: any("now reference" in n.text for n in window.of(m.Notice)))
         errors = [n for n in window.of(m.Notice) if n.level == "error"]
-        assert [e.text for e in errors] == ["backend cuda cannot run here; choose reference or auto"]
+        assert [e.text for e in errors] == ["backend cuda cannot run here; choose reference or auto."]
         window.until(lambda: window.snapshot.state == "running" and window.snapshot.backend == "reference")
 
 

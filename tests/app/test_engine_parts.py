@@ -375,3 +375,37 @@ def test_d08_alpha_is_laid_over_the_background():
 def test_poses_are_compared_with_a_tolerance():
     a, b = ring(2, 40, 30)
     assert same_pose(a, a.resized(20, 15)) and not same_pose(a, b)
+
+
+# ---------------------------------------------------------------- which backend runs
+
+
+def test_without_a_compiler_the_reference_runs_and_the_reason_names_the_way_out(monkeypatch):
+    from app.engine.work import Ready, load_backend
+    from render.backends import cpu
+
+    monkeypatch.setattr(cpu, "available", lambda: False)
+    ready = load_backend("auto", lambda fraction, text: None)
+    assert ready.name == "reference" and "install g++" in ready.instead
+    assert load_backend("reference", lambda fraction, text: None) == Ready("reference")
+    with pytest.raises(ValueError, match="compiler"):
+        load_backend("cpu", lambda fraction, text: None)
+
+
+def test_when_the_kernels_do_not_compile_the_first_line_is_the_reason_and_the_rest_goes_to_stderr(monkeypatch, capsys):
+    from app.engine.work import load_backend
+    from render.backends import cpu
+    from render.backends.compile import CompileError
+
+    def broken(progress):
+        progress("Compiling ...")
+        raise CompileError("g++ could not compile the CPU kernels:\nproject.cpp:1: error: no")
+
+    monkeypatch.setattr(cpu, "available", lambda: True)
+    monkeypatch.setattr(cpu, "prepare", broken)
+    said = []
+    ready = load_backend("auto", lambda fraction, text: said.append(text))
+    assert ready.name == "reference" and ready.instead == "g++ could not compile the CPU kernels"
+    assert "Compiling ..." in said and "project.cpp:1" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="cpu cannot run here"):
+        load_backend("cpu", lambda fraction, text: None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Literal
@@ -69,7 +68,7 @@ def run(args: TrainArgs) -> int:
 
     # the slow imports come after the flags are known to be right
     from app.data.open import open_scene
-    from app.training.run import prepare_output, train_headless
+    from app.training.run import prepare_output, say, train_headless
     from app.training.trainer import TrainingStopped
 
     scene = open_scene(args.source, resolution=args.resolution, long_side=args.long_side, images=args.images or None,
@@ -95,7 +94,3 @@ def summary(results: dict, out: Path) -> str:
     return (f"{held_out}; {results['gaussians']:,} Gaussians, {results['seconds']:.1f} s training, "
             f"{results['iterations_per_second']:.1f} it/s on {results['backend']}\n"
             f"written to {out}")
-
-
-def say(sentence: str) -> None:
-    print(f"splatscope: {sentence}", file=sys.stderr)

@@ -27,6 +27,9 @@ from app.data.scene import Scene, SceneError
 from app.training.evaluate import Evaluation, evaluate
 from app.training.memory import peak_rss_bytes
 from app.training.trainer import StepReport, Trainer
+from render import pipeline
+from render.backends import cpu
+from render.backends.compile import CompileError
 from render.types import GaussianParams
 
 SMOOTHING = 0.05
@@ -35,7 +38,7 @@ SMOOTHING = 0.05
 
 @dataclass
 class Progress:
-    """The bar, and the sentences that must not tear it apart. Everything goes to stderr."""
+    """The bar on stderr, with loss and PSNR smoothed over views."""
 
     total: int
     quiet: bool
@@ -57,9 +60,6 @@ class Progress:
                                      refresh=False)
         self.bar.update()
 
-    def say(self, sentence: str) -> None:
-        tqdm.write(f"splatscope: {sentence}", file=sys.stderr)
-
 
 def prepare_output(folder: Path) -> None:
     """Make the output folder and see that it can be written, before anything is computed. Raises SceneError."""
@@ -72,6 +72,25 @@ def prepare_output(folder: Path) -> None:
                          "choose another folder with -m") from None
 
 
+def say(sentence: str) -> None:
+    """One line on stderr, above the progress bar where there is one."""
+    tqdm.write(f"splatscope: {sentence}", file=sys.stderr)
+
+
+def ready_backend(name: str) -> str:
+    """The backend that `name` stands for, its kernels compiled and loaded. Raises SceneError when it cannot run here."""
+    try:
+        backend = pipeline.resolve_backend(name)
+        if backend == "cpu":
+            cpu.prepare()
+    except (ValueError, CompileError) as error:
+        raise SceneError(f"{' '.join(str(error).split())[:600]}; --backend reference runs everywhere, slowly") from None
+    if name == "auto" and backend == "reference":
+        say("no C++ compiler was found, so the plain PyTorch renderer trains, which is slow; install g++ or "
+            "pip install 'splatscope[zig]'.")
+    return backend
+
+
 def set_threads(count: int, backend: str = "cpu") -> int:
     """Threads of our kernels; 0 = as many as this process may use. Returns how many.
 
@@ -80,10 +99,8 @@ def set_threads(count: int, backend: str = "cpu") -> int:
     """
     if count <= 0:
         count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    from render.backends.cpu import set_threads as set_kernel_threads
-
     torch.set_num_threads(count if backend == "reference" else 1)
-    set_kernel_threads(count)
+    cpu.set_threads(count)
     return count
 
 
@@ -109,8 +126,9 @@ def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str
     TrainingStopped after saving the last good parameters.
     """
     prepare_output(out)
+    backend = ready_backend(backend)
+    threads = set_threads(threads, backend)
     trainer = Trainer(scene, config, backend=backend)
-    threads = set_threads(threads, trainer.backend)
     progress = Progress(config.iterations, quiet)
     write_cameras_json(out / "cameras.json", scene.views)
     evaluation: Evaluation | None = None
@@ -128,18 +146,18 @@ def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str
             seconds += time.perf_counter() - began
             progress.step(report)
             while trainer.notices:
-                progress.say(trainer.notices.popleft())
+                say(trainer.notices.popleft())
             last = trainer.iteration == config.iterations
             if scene.test and (last or trainer.iteration in test_iterations):
                 evaluation = evaluate(trainer, with_lpips=last)
                 history.append({"iteration": trainer.iteration, "psnr": evaluation.psnr, "ssim": evaluation.ssim})
                 if not last:
-                    progress.say(f"iteration {trainer.iteration}: held-out PSNR {evaluation.psnr:.2f} dB, "
-                                 f"SSIM {evaluation.ssim:.4f}")
+                    say(f"iteration {trainer.iteration}: held-out PSNR {evaluation.psnr:.2f} dB, "
+                        f"SSIM {evaluation.ssim:.4f}")
             if last or trainer.iteration in save_iterations:
                 path, dropped = save_point_cloud(trainer, out)
                 if dropped:
-                    progress.say(f"{dropped:,} Gaussians were not finite and are not in {path}")
+                    say(f"{dropped:,} Gaussians were not finite and are not in {path}")
     finally:
         progress.bar.close()
     results = summarise(trainer, evaluation, history, seconds, threads, progress)

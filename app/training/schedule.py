@@ -9,11 +9,12 @@ from app.config import TrainConfig
 
 REFERENCE_ITERATIONS = 30_000
 """The run length that the iteration numbers of TrainConfig and DensifyConfig are made for (Kerbl et al. 2023)."""
-INTERVAL_POWER = 0.5
-STOP_POWER = 0.85
-RULE = ("Schedules are written for 30 000 iterations. For a run of M < 30 000, with r = M/30 000, the start of "
-        "densification and every interval (densify, opacity reset, SH degree) shrink by r^0.5, the end of "
-        "densification by r^0.85; in the last quarter of such a run nothing is densified and no opacity is reset. "
+START_POWER = 1 / 3
+SH_POWER = 1 / 2
+RULE = ("Schedules are written for 30 000 iterations. For a run of M < 30 000, with r = M/30 000, densification ends at "
+        "15 000 r (half the run), begins at 500 r^(1/3), and the SH degree rises every 1000 r^(1/2). The intervals "
+        "between densifications (100) and between opacity resets (3000) stay: Gaussians need that many steps to show "
+        "their gradient and to recover, so runs of 6000 iterations and less have no reset. "
         "The learning rate of the means always decays over M.")
 
 
@@ -52,20 +53,14 @@ class Schedule:
 def resolve(config: TrainConfig) -> Schedule:
     """The schedule of a configuration; RULE says in words how short runs are scaled."""
     ratio = min(1.0, config.schedule_length / REFERENCE_ITERATIONS)
-    interval = ratio ** INTERVAL_POWER
     densify = config.densify
-    latest = round(0.75 * config.schedule_length) if ratio < 1.0 else densify.stop
-
-    def scaled(value: int, factor: float) -> int:
-        return max(1, round(value * factor))
-
     return Schedule(
         length=config.schedule_length,
-        start=scaled(densify.start, interval) if densify.start else 0,
-        stop=min(scaled(densify.stop, ratio ** STOP_POWER), latest) if densify.stop else 0,
-        every=scaled(densify.every, interval),
-        reset_every=scaled(densify.reset_every, interval),
-        sh_every=scaled(config.sh_every, interval))
+        start=round(densify.start * ratio ** START_POWER),
+        stop=round(densify.stop * ratio),
+        every=densify.every,
+        reset_every=densify.reset_every,
+        sh_every=max(1, round(config.sh_every * ratio ** SH_POWER)))
 
 
 def window_moves(config: TrainConfig) -> str:

@@ -17,11 +17,11 @@ from tests.training.tiny import make_params, make_scene
 
 def test_psnr_is_that_of_the_rendered_picture_and_ssim_of_identical_pictures_is_one():
     scene = make_scene(6, 40, test_every=3)
-    truth = Trainer(scene, TrainConfig(iterations=5, sh_degree=1), backend="reference", params=make_params(40, 0))
+    truth = Trainer(scene, TrainConfig(iterations=5, sh_degree=1), backend="cpu", params=make_params(40, 0))
     scored = evaluate(truth)
     assert [view.name for view in scored.views] == ["view0.png", "view3.png"]
     assert scored.psnr > 55 and scored.ssim == pytest.approx(1.0, abs=1e-3)   # 8-bit rounding is all there is
-    other = Trainer(scene, TrainConfig(iterations=5), backend="reference")
+    other = Trainer(scene, TrainConfig(iterations=5), backend="cpu")
     view = scene.test[0]
     picture = other.render(view.camera).colors.clamp(0, 1).numpy()
     mse = np.mean((picture - view.load().astype(np.float64) / 255) ** 2)
@@ -31,7 +31,7 @@ def test_psnr_is_that_of_the_rendered_picture_and_ssim_of_identical_pictures_is_
 
 def test_job_yields_between_views_and_changes_nothing():
     trainer = Trainer(make_scene(6, test_every=2), TrainConfig(iterations=5, densify=DensifyConfig(strategy="none")),
-                      backend="reference")
+                      backend="cpu")
     trainer.step()
     means = trainer.params.means.detach().clone()
     job = evaluation_job(trainer, trainer.scene.test)
@@ -44,7 +44,7 @@ def test_job_yields_between_views_and_changes_nothing():
 
 
 def test_no_views_is_nan_not_zero():
-    trainer = Trainer(make_scene(), TrainConfig(iterations=5), backend="reference")
+    trainer = Trainer(make_scene(), TrainConfig(iterations=5), backend="cpu")
     scored = evaluate(trainer)
     assert math.isnan(scored.psnr) and math.isnan(scored.ssim) and scored.lpips is None
 

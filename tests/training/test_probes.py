@@ -16,7 +16,7 @@ from tests.training.tiny import make_params, make_scene
 def trained() -> Trainer:
     trainer = Trainer(make_scene(), TrainConfig(iterations=60, schedule_iterations=30000,
                                                 densify=DensifyConfig(strategy="none", absgrad=True)),
-                      backend="reference")
+                      backend="cpu")
     for _ in range(7):
         trainer.step()
     return trainer
@@ -34,7 +34,7 @@ def test_every_quantity_reads_one_finite_number_per_gaussian_once_trained(traine
 
 
 def test_before_the_first_step_there_is_no_gradient_and_nothing_was_seen():
-    trainer = Trainer(make_scene(), TrainConfig(iterations=60), backend="reference")
+    trainer = Trainer(make_scene(), TrainConfig(iterations=60), backend="cpu")
     assert probes.read(trainer, "mean2d_grad") is None
     assert probes.read(trainer, "mean2d_grad_average").unseen.all()
     assert probes.read(trainer, "opacity").values.tolist() == pytest.approx([0.1] * 60)
@@ -68,7 +68,7 @@ def test_F17_never_seen_is_told_apart_from_a_gradient_of_zero():
     params = make_params(20)
     params.means[:5] += 1000.0   # no camera sees these
     trainer = Trainer(make_scene(), TrainConfig(iterations=60, densify=DensifyConfig(strategy="none")),
-                      backend="reference", params=params)
+                      backend="cpu", params=params)
     for _ in range(6):
         trainer.step()
     reading = probes.read(trainer, "mean2d_grad_average")

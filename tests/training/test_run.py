@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from plyfile import PlyData
 
+from app.__main__ import main
 from app.commands.parsing import UsageError
 from app.commands.train import TrainArgs, config_of, run
 from app.config import DensifyConfig, TrainConfig
@@ -28,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 def test_writes_ply_cameras_and_results(tmp_path, capsys):
     scene = make_scene(8, test_every=4)
     config = TrainConfig(iterations=12, sh_degree=1)
-    results = train_headless(scene, config, tmp_path / "データ ä é", backend="reference", threads=1,
+    results = train_headless(scene, config, tmp_path / "データ ä é", backend="cpu", threads=1,
                              test_iterations=(5,), save_iterations=(7,))
     out = tmp_path / "データ ä é"
     assert sorted(p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file()) == [
@@ -40,7 +41,7 @@ def test_writes_ply_cameras_and_results(tmp_path, capsys):
     assert written["ssim"] == pytest.approx(np.mean([view["ssim"] for view in written["views"]]))
     assert [view["name"] for view in written["views"]] == [view.name for view in scene.test]
     assert written["lpips"] is None and written["lpips_reason"]
-    assert written["iterations"] == 12 and written["backend"] == "reference"
+    assert written["iterations"] == 12 and written["backend"] == "cpu"
     assert written["iterations_per_second"] == pytest.approx(12 / written["seconds"])
     assert written["gaussians"] == len(read_gaussians(out / "point_cloud/iteration_12/point_cloud.ply").gaussians)
     assert written["peak_rss_bytes"] > 10_000_000 and written["versions"]["torch"]
@@ -50,7 +51,7 @@ def test_writes_ply_cameras_and_results(tmp_path, capsys):
 
 def test_ply_holds_the_raw_parameters_in_graphdeco_layout(tmp_path):
     trainer = Trainer(make_scene(), TrainConfig(iterations=5, sh_degree=2, densify=DensifyConfig(strategy="none")),
-                      backend="reference")
+                      backend="cpu")
     for _ in range(3):
         trainer.step()
     path, dropped = run_module.save_point_cloud(trainer, tmp_path)
@@ -66,13 +67,13 @@ def test_ply_holds_the_raw_parameters_in_graphdeco_layout(tmp_path):
 
 
 def test_without_held_out_views_the_scores_are_null_with_the_reason(tmp_path):
-    results = train_headless(make_scene(3), TrainConfig(iterations=2), tmp_path, backend="reference", quiet=True)
+    results = train_headless(make_scene(3), TrainConfig(iterations=2), tmp_path, backend="cpu", quiet=True)
     assert results["psnr"] is None and results["ssim"] is None and "--eval" in results["reason"]
-    json.dumps(results, allow_nan=False)
+    assert json.dumps(results, allow_nan=False)
 
 
 def test_quiet_says_nothing(tmp_path, capsys):
-    train_headless(make_scene(3), TrainConfig(iterations=2), tmp_path, backend="reference", quiet=True)
+    train_headless(make_scene(3), TrainConfig(iterations=2), tmp_path, backend="cpu", quiet=True)
     assert capsys.readouterr() == ("", "")
 
 
@@ -86,7 +87,7 @@ def test_N16_the_last_good_parameters_are_saved_when_training_stops(tmp_path, mo
 
     monkeypatch.setattr(Trainer, "step", step)
     with pytest.raises(TrainingStopped):
-        train_headless(make_scene(3), TrainConfig(iterations=9), tmp_path, backend="reference", quiet=True)
+        train_headless(make_scene(3), TrainConfig(iterations=9), tmp_path, backend="cpu", quiet=True)
     assert (tmp_path / "point_cloud/iteration_3/point_cloud.ply").is_file()
     assert not (tmp_path / "results.json").exists()
 
@@ -101,7 +102,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_anything_is_computed
         prepare_output(tmp_path / "file" / "below")
     monkeypatch.setattr(run_module, "Trainer", lambda *a, **k: pytest.fail("training began"))
     with pytest.raises(SceneError):
-        train_headless(make_scene(2), TrainConfig(iterations=1), tmp_path / "file", backend="reference")
+        train_headless(make_scene(2), TrainConfig(iterations=1), tmp_path / "file", backend="cpu")
 
 
 @pytest.mark.parametrize(("flags", "sentence"), [
@@ -133,12 +134,13 @@ def train_command(*words: str, **env: str) -> subprocess.CompletedProcess:
                           timeout=120, env=os.environ | env)
 
 
-def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path):
-    for words in (["no such folder", "-m", str(tmp_path / "a")], [str(tmp_path), "-m", str(tmp_path / "b")]):
-        done = train_command(*words)
-        assert done.returncode == 2, done.stderr
-        assert "Traceback" not in done.stderr and done.stderr.count("\n") == 1 and words[0] in done.stderr
-        assert not (tmp_path / words[2] / "results.json").exists()
+def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    for words in (["no such folder", "-m", str(tmp_path / "a")], [str(tmp_path / "empty"), "-m", str(tmp_path / "b")]):
+        assert main(["train", *words]) == 2
+        said = capsys.readouterr().err
+        assert "Traceback" not in said and said.count("\n") == 1 and words[0] in said
+        assert not (Path(words[2]) / "results.json").exists()
 
 
 @pytest.mark.skipif(not os.environ.get("SPLATSCOPE_TEST_DATA"), reason="needs the real scenes: SPLATSCOPE_TEST_DATA")
@@ -152,3 +154,14 @@ def test_command_trains_a_real_scene(tmp_path):
     assert results["history"][-1]["psnr"] > results["history"][0]["psnr"]
     assert "held-out PSNR" in done.stdout and "undistorted" in done.stderr
     assert len(PlyData.read(tmp_path / "point_cloud/iteration_60/point_cloud.ply")["vertex"]) == results["gaussians"]
+
+
+def test_a_backend_that_cannot_run_here_is_refused_in_one_sentence(tmp_path):
+    with pytest.raises(SceneError, match="backend.*--backend reference"):
+        train_headless(make_scene(2), TrainConfig(iterations=1), tmp_path, backend="cuda")
+
+
+def test_without_a_compiler_it_is_said_that_the_reference_trains(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(run_module.pipeline, "resolve_backend", lambda name: "reference")
+    assert run_module.ready_backend("auto") == "reference"
+    assert "plain PyTorch renderer" in capsys.readouterr().err

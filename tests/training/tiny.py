@@ -55,7 +55,7 @@ def make_params(count: int, seed: int = 0, *, sh_degree: int = 1, spread: float 
 
 
 def make_scene(views: int = 6, gaussians: int = 40, *, size: int = SIZE, points: int | None = 60, rgba: bool = False,
-               test_every: int = 0, backend: str = "reference", seed: int = 0) -> Scene:
+               test_every: int = 0, backend: str = "cpu", seed: int = 0) -> Scene:
     """Photographs of `gaussians` random Gaussians; `points` noisy starting points, None for none."""
     truth = make_params(gaussians, seed)
     with torch.no_grad():

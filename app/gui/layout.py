@@ -51,6 +51,19 @@ class Layout:
             return "bottom"
         return None
 
+    def gaps(self) -> list[Rect]:
+        """The dark lines between the panels."""
+        gap = max(1, round(GAP * self.scale))
+        width, body_end = self.top.width, self.status.y - gap
+        lines = [Rect(0, self.top.height, width, gap), Rect(0, body_end, width, gap)]
+        if self.left.width:
+            lines.append(Rect(self.left.width, self.left.y, gap, self.left.height))
+        if self.right.width:
+            lines.append(Rect(self.right.x - gap, self.right.y, gap, self.right.height))
+        if self.bottom.height:
+            lines.append(Rect(self.view.x, self.bottom.y - gap, self.view.width, gap))
+        return lines
+
     def boundary(self, splitter: Splitter) -> Rect:
         """The line to highlight."""
         gap = max(2, round(GAP * self.scale))

@@ -123,7 +123,7 @@ class Shell:
         p = self.preferences
         corner = 0 if sys.platform.startswith("linux") else 60  # there a window manager places it anyway
         dpg.create_viewport(title=self._title, width=max(640, p.width), height=max(480, p.height), min_width=640,
-                            min_height=480, vsync=True, clear_color=Palette.void, x_pos=corner, y_pos=corner, **_icons())
+                            min_height=480, vsync=True, x_pos=corner, y_pos=corner, **_icons())
         dpg.setup_dearpygui()
         self._build()
         dpg.show_viewport()
@@ -264,8 +264,9 @@ class Shell:
             pass
         with dpg.theme() as bare, dpg.theme_component(dpg.mvWindowAppItem):
             dpg.add_theme_style(dpg.mvStyleVar_WindowPadding, 0, 0, category=dpg.mvThemeCat_Core)
-            # The clear colour is the background: under software GL every full-window layer costs milliseconds.
-            dpg.add_theme_color(dpg.mvThemeCol_WindowBg, Palette.clear, category=dpg.mvThemeCat_Core)
+            # The frame is cleared to the primary window's colour, whatever its alpha, and alpha 0 draws no layer: the
+            # background of all panels is free. Under software GL each full-window layer costs milliseconds.
+            dpg.add_theme_color(dpg.mvThemeCol_WindowBg, (*Palette.panel[:3], 0), category=dpg.mvThemeCat_Core)
         dpg.bind_item_theme(primary, bare)
         self._children = {name: self._child(int(primary), name) for name in ("top", "left", "bottom", "right", "status")}
         self.toolbar, self.training, self.view_panel = Toolbar(ui), TrainingPanel(ui), ViewPanel(ui)
@@ -282,6 +283,7 @@ class Shell:
             floating.build(0)
         self.actions.on_open, self.actions.on_help = self.open_dialog.open, self.help.toggle
         self.actions.on_escape, self.actions.on_layout = self._escape, self._arrange
+        self._gaps = int(dpg.add_draw_layer(parent=primary))
         front = dpg.add_viewport_drawlist(front=True)
         self._boundary = int(dpg.draw_rectangle((0, 0), (1, 1), fill=Palette.accent_dim, color=Palette.clear, parent=front,
                                                 show=False))
@@ -296,7 +298,6 @@ class Shell:
                                         always_use_window_padding=True))
         with dpg.theme() as theme, dpg.theme_component(dpg.mvChildWindow):
             px, pad = self.theme.px, {"top": (8, 8), "status": (8, 4), "bottom": (6, 4)}.get(name, (10, 8))
-            dpg.add_theme_color(dpg.mvThemeCol_ChildBg, Palette.panel, category=dpg.mvThemeCat_Core)
             dpg.add_theme_style(dpg.mvStyleVar_WindowPadding, px(pad[0]), px(pad[1]), category=dpg.mvThemeCat_Core)
         dpg.bind_item_theme(item, theme)
         return item
@@ -339,6 +340,10 @@ class Shell:
             rect: Rect = getattr(layout, name)
             shown = rect.width > 0 and rect.height > 0
             dpg.configure_item(item, show=shown, pos=(rect.x, rect.y), width=max(rect.width, 1), height=max(rect.height, 1))
+        dpg.delete_item(self._gaps, children_only=True)
+        for rect in layout.gaps():
+            dpg.draw_rectangle((rect.x, rect.y), (rect.x + rect.width, rect.y + rect.height), fill=Palette.void,
+                               color=Palette.clear, thickness=0, parent=self._gaps)
         self.toolbar.layout(layout.top.width)
         self.status.layout(layout.status)
         self.plots.layout(layout.bottom.width, layout.bottom.height)

@@ -47,6 +47,7 @@ class Viewport:
         self.canvas = int(dpg.add_drawlist(16, 16, parent=self.window))
         # draw_image needs some texture from the start; this one is a single dark pixel and is never shown.
         blank = dpg.add_static_texture(1, 1, [0.0, 0.0, 0.0, 1.0], parent=registry)
+        self._bars = int(dpg.add_draw_layer(parent=self.canvas))
         self._image = int(dpg.draw_image(blank, (0, 0), (1, 1), parent=self.canvas, show=False))
         self._frusta = int(dpg.add_draw_layer(parent=self.canvas))
         self._marks = int(dpg.add_draw_layer(parent=self.canvas))
@@ -69,7 +70,22 @@ class Viewport:
             self.fit = controls.fit(camera.width, camera.height, self.rect.width, self.rect.height)
             f = self.fit
             dpg.configure_item(self._image, pmin=(f.x, f.y), pmax=(f.x + f.shown_width, f.y + f.shown_height))
+        self._draw_bars()
         self._overlay_key = self._legend_key = self._caption_key = None
+
+    def _draw_bars(self) -> None:
+        """The dark around the picture, and only there: filling what the picture covers would cost the frame rate."""
+        dpg.delete_item(self._bars, children_only=True)
+        f, width, height = self.fit, self.rect.width, self.rect.height
+        if f is None:
+            rects = [(0.0, 0.0, width, height)]
+        else:
+            right, bottom = f.x + f.shown_width, f.y + f.shown_height
+            rects = [(0.0, 0.0, f.x, height), (right, 0.0, width, height), (f.x, 0.0, right, f.y), (f.x, bottom, right, height)]
+        for x0, y0, x1, y1 in rects:
+            if x1 - x0 > 0.5 and y1 - y0 > 0.5:
+                dpg.draw_rectangle((x0, y0), (x1, y1), fill=Palette.void, color=Palette.clear, thickness=0,
+                                   parent=self._bars)
 
     # ------------------------------------------------------------------------------------------ each frame
     def update(self, now: float) -> None:

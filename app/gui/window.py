@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -37,6 +38,8 @@ def run_window(commands: Fifo[Command], view_requests: Latest[ViewRequest], even
     except OSError as error:
         return _refuse(f"--trace: {trace} cannot be written ({error.strerror}); name a file in an existing folder.",
                        on_close)
+    # Mesa's software renderer starts a thread per core; one is as fast for a window and leaves the rest to training.
+    os.environ.setdefault("LP_NUM_THREADS", "1")
     shell = Shell(commands, view_requests, events, snapshots, trace=file, title=title,
                   preferences_path=preferences_path, on_frame=on_frame)
     return shell.run(on_close)

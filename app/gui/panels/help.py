@@ -23,8 +23,8 @@ class HelpOverlay:
 
     def build(self, parent: int) -> None:
         ui = self.ui
-        with dpg.window(show=False, label="Splatscope", no_collapse=True, no_resize=True, horizontal_scrollbar=True, width=ui.px(WIDTH),
-                        height=ui.px(HEIGHT), on_close=self.close, no_saved_settings=True) as window:
+        with dpg.window(show=False, label="Splatscope", no_collapse=True, no_resize=True, horizontal_scrollbar=True,
+                        width=ui.px(WIDTH), height=ui.px(HEIGHT), on_close=self.close, no_saved_settings=True) as window:
             label(ui, f"{_version()}   A 3D Gaussian splatting scene trains live and is taken apart while it trains. "
                       "Every number shown is the one that the optimiser uses.", Palette.muted, wrap=ui.px(WIDTH - 30))
             shown = [x for x in SHORTCUTS if x.shown]

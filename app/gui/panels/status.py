@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from app.gui.layout import Rect
-from app.gui.theme import STAGE_COLORS, Palette
+from app.gui.theme import SMALL, STAGE_COLORS, Palette
 from app.gui.toolkit import dpg
-from app.gui.widgets import Ui, label, put, show
+from app.gui.widgets import Ui, label, put, show, text_width
 
 ORDER = tuple(STAGE_COLORS)
 
@@ -17,6 +17,7 @@ class StatusLine:
         self.ui = ui
         self._key: object = None
         self._names = True
+        self._width, self._right = 0, -1.0
         self.frame_ms = 0.0
         self.frames_per_second = 0.0
 
@@ -44,7 +45,7 @@ class StatusLine:
     def layout(self, rect: Rect) -> None:
         """In a narrow window the bar and its total stand for the names; the tooltip has them."""
         self._names = rect.width >= self.ui.px(1080)
-        dpg.configure_item(self._corner, pos=(rect.width - self.ui.px(244), self.ui.px(5)))
+        self._width, self._right = rect.width, -1.0
         self._key = None
 
     def update(self) -> None:
@@ -59,8 +60,13 @@ class StatusLine:
             put(self._picture, "")
             return
         detail = f" at {frame.detail:.0%}" if frame.detail < 1 else ""
-        put(self._picture, f"picture {frame.camera.width}×{frame.camera.height}{detail}  {frame.render_ms:.0f} ms"
-                           f"   window {self.frame_ms:.0f} ms")
+        text = (f"picture {frame.camera.width}×{frame.camera.height}{detail}  {frame.render_ms:.0f} ms"
+                f"   window {self.frame_ms:.0f} ms")
+        put(self._picture, text)
+        right = text_width(text, self.ui.px(SMALL)) + self.ui.px(12)
+        if abs(right - self._right) > self.ui.px(3):  # flush with the edge, without trembling at every digit
+            self._right = right
+            dpg.configure_item(self._corner, pos=(self._width - right, self.ui.px(5)))
 
     def _show(self, stages: dict[str, float]) -> None:
         show(self._idle, not stages)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
@@ -132,3 +133,19 @@ class Window:
 
 def make_engine(config: TrainConfig | None = None, **changes) -> Engine:
     return Engine(config or TrainConfig(iterations=1_000_000), quick_settings(**changes))
+
+
+@contextmanager
+def running_engine(config: TrainConfig | None = None, **changes) -> Iterator[Window]:
+    """A window on a started engine, which is closed and joined at the end."""
+    engine = make_engine(config, **changes).start()
+    try:
+        yield Window(engine)
+    finally:
+        assert engine.close(), "the engine did not end"
+        engine.join_helpers()
+
+
+def request_for(window: Window, *, width: int = 32, height: int = 24, **named) -> m.ViewRequest:
+    """What the viewport would ask for at the first photograph's camera."""
+    return m.ViewRequest(window.opened.views[0].camera.resized(width, height), **named)

@@ -1,0 +1,184 @@
+"""The engine answers in every state (U06, U07), sleeps when idle and ends when told; who imports what."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from app import messages as m
+from app.engine.background import Report
+from app.engine.loop import Engine
+from app.engine.work import Ready
+from tests.app.engine_doubles import Window, make_engine, open_tiny, request_for, running_engine, trainer_class
+
+ANSWER = 0.2
+"""Seconds within which pause, step and close must have answered (U07)."""
+
+
+# ---------------------------------------------------------------- U06, U07: it answers in every state
+
+
+class Gate:
+    """Something slow in a helper thread that the test lets through when it likes."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+        self.open = threading.Event()
+
+    def wait(self) -> None:
+        self.reached.set()
+        assert self.open.wait(60)
+
+
+def answers(window: Window, times: int = 5) -> float:
+    """Median seconds between a command and the snapshot or event that answers it."""
+    taken = []
+    for _ in range(times):
+        window.send(m.Pause())
+        taken.append(window.sync())
+    return statistics.median(taken)
+
+
+def test_u06_loading_libraries_and_kernels_does_not_hold_up_commands():
+    """U06, U07: while PyTorch loads and kernels compile, commands are answered and the engine can be closed."""
+    gate = Gate()
+
+    def load(name: str, report: Report) -> Ready:
+        report(0.5, "compiling")
+        gate.wait()
+        return Ready(name)
+
+    with running_engine(load_backend=load) as window:
+        assert gate.reached.wait(60)
+        assert answers(window) < ANSWER
+        assert window.snapshot.state == "loading" and window.snapshot.job is not None
+        assert window.snapshot.job.text == "compiling"
+        begun = time.monotonic()
+        assert window.engine.close()
+        assert time.monotonic() - begun < ANSWER
+        gate.open.set()
+
+
+def test_u06_opening_a_scene_does_not_hold_up_commands_and_can_be_cancelled(tmp_path):
+    """U06, U07: files are read in a helper thread; pause, camera and cancel work meanwhile."""
+    gate = Gate()
+
+    def load(path: str, **named):
+        if path == str(tmp_path):
+            named["progress"](0.25, "reading cameras")
+            gate.wait()
+        return open_tiny(path, **named)
+
+    with running_engine(open_scene=load, make_trainer=trainer_class(step_seconds=0.001)) as window:
+        window.open(play=True)
+        window.send(m.OpenScene(str(tmp_path)))
+        assert gate.reached.wait(60)
+        window.until(window.state("loading"))
+        assert answers(window) < ANSWER
+        window.frame_of(window.look(request_for(window)))   # the old scene is still there to look at
+        window.send(m.CancelJob())
+        window.until(window.state("paused"))
+        assert any(e.name == "open" and e.done and e.text == "cancelled" for e in window.of(m.JobProgress))
+        gate.open.set()
+
+
+@pytest.mark.parametrize("play", [False, True])
+def test_u07_pause_step_and_close_answer_within_200_ms(play):
+    """U07 with steps of 30 ms and a picture to draw for every one of them."""
+    with running_engine(make_trainer=trainer_class(step_seconds=0.03)) as window:
+        window.open(play=play)
+        window.frame_of(window.look(request_for(window)))
+        taken = []
+        for _ in range(5):
+            window.send(m.Play())
+            window.until(window.state("running"))
+            window.send(m.Pause())
+            taken.append(window.until(window.state("paused")))
+        assert statistics.median(taken) < ANSWER
+        taken = []
+        for _ in range(5):
+            at = window.snapshot.iteration
+            window.send(m.Step())
+            taken.append(window.until(lambda at=at: window.snapshot.iteration == at + 1))
+        assert statistics.median(taken) < ANSWER
+        if play:
+            window.send(m.Play())
+            window.until(window.state("running"))
+        begun = time.monotonic()
+        assert window.engine.close()
+        assert time.monotonic() - begun < ANSWER
+
+
+def test_u07_an_evaluation_does_not_hold_up_commands():
+    with running_engine() as window:
+        window.open()
+        taken = []
+        for _ in range(5):
+            window.send(m.Evaluate())
+            taken.append(answers(window, 1))
+        assert statistics.median(taken) < ANSWER
+        window.until(lambda: window.of(m.Evaluated))
+
+
+def test_g14_shutdown_joins_mid_training():
+    """G14: Shutdown ends the thread while it trains; nothing is left running."""
+    with running_engine(make_trainer=trainer_class(step_seconds=0.005)) as window:
+        window.open(play=True)
+        window.until(lambda: window.snapshot.iteration > 2)
+        window.send(m.Shutdown())
+        window.until(lambda: not window.engine.alive)
+
+
+def test_an_idle_engine_sleeps():
+    """Paused and drawn, the thread waits on its signal: no turn happens until something is asked for."""
+    with running_engine() as window:
+        window.open()
+        window.frame_of(window.look(request_for(window)), refined=True)
+        turns = []
+        original = window.engine.turn
+        window.engine.turn = lambda: (turns.append(1), original())[1]  # type: ignore[method-assign]
+        window.engine.signal.set()
+        window.until(lambda: turns)
+        quiet = threading.Event()
+        for _ in range(100):   # until 0.3 s went by without a turn
+            count = len(turns)
+            quiet.wait(0.3)
+            if len(turns) == count:
+                break
+        else:
+            pytest.fail("the engine never came to rest")
+        window.send(m.Pause())
+        window.until(lambda: len(turns) > count)
+
+
+# ---------------------------------------------------------------- who imports what
+
+
+def modules_after(code: str) -> set[str]:
+    done = subprocess.run([sys.executable, "-c", f"{code}\nimport sys\nprint(' '.join(sys.modules))"],
+                          capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+def test_i15_the_window_imports_neither_torch_nor_pycuda():
+    """I15 and the import rules: the window's side of the protocol stays free of tensors."""
+    modules = modules_after("import app.gui, app.messages, app.mailbox, app.config, app.colormaps, app.engine.loop")
+    assert not {"torch", "pycuda", "dearpygui"} & modules
+
+
+def test_the_engine_can_be_made_before_torch_is_loaded():
+    modules = modules_after("from app.engine.loop import Engine\nEngine()")
+    assert "torch" not in modules and "dearpygui" not in modules
+
+
+def test_no_thread_is_left_behind():
+    engine: Engine = make_engine().start()
+    assert engine.close()
+    engine.join_helpers()
+    assert not [t for t in threading.enumerate() if t.name in ("engine", "prepare", "open", "decode")]

@@ -41,6 +41,7 @@ SHORTCUTS: tuple[Shortcut, ...] = (
     Shortcut("Spacebar", "toggle_play", "Space", "Train or pause"),
     Shortcut("N", "step", "N", "One training step"),
     Shortcut("O", "open", "Ctrl+O", "Open a scene", ctrl=True),
+    Shortcut("S", "save", "Ctrl+S", "Save a PLY", ctrl=True),
     Shortcut("E", "evaluate", "Ctrl+E", "Measure the held-out views", ctrl=True),
     Shortcut("O", "toggle_error", "O", "Error map on and off"),
     Shortcut("G", "toggle_truth", "G", "Ground truth on and off"),
@@ -76,6 +77,7 @@ class Actions:
                  clock: Callable[[], float]) -> None:
         self.model, self.view, self.preferences, self._send, self.clock = model, view, preferences, send, clock
         self.on_open: Callable[[], None] = _nothing
+        self.on_save: Callable[[], None] = _nothing
         self.on_help: Callable[[], None] = _nothing
         self.on_escape: Callable[[], bool] = _refuse   # True when something was closed
         self.on_layout: Callable[[], None] = _nothing
@@ -109,6 +111,9 @@ class Actions:
 
     def open(self) -> None:
         self.on_open()
+
+    def save(self) -> None:
+        self.on_save()
 
     def open_path(self, path: str) -> None:
         self._send(OpenScene(path))

@@ -28,6 +28,7 @@ from app.gui.panels.hyperparameters import HyperparameterPanel
 from app.gui.panels.notices import Notices
 from app.gui.panels.open_scene import OpenDialog
 from app.gui.panels.plots import PlotsPanel
+from app.gui.panels.save import SaveDialog
 from app.gui.panels.status import StatusLine
 from app.gui.panels.toolbar import Toolbar
 from app.gui.panels.training import TrainingPanel
@@ -226,7 +227,7 @@ class Shell:
     def _on_mouse_press(self, sender: int, button: int) -> None:
         self.touch()
         x, y = dpg.get_mouse_pos(local=False)
-        floating = self.open_dialog.shown or self.help.shown
+        floating = any(window.shown for window in self._dialogs())
         self._splitter = self.layout.splitter_at(x, y) if button == 0 and not floating else None
         if self._splitter is None:
             self.viewport.press(button)
@@ -245,8 +246,11 @@ class Shell:
     def _on_double_click(self, sender: int, button: int) -> None:
         self.plots.follow_again()
 
+    def _dialogs(self) -> tuple[OpenDialog | SaveDialog | HelpOverlay, ...]:
+        return self.open_dialog, self.save_dialog, self.help
+
     def _escape(self) -> bool:
-        for window in (self.open_dialog, self.help):
+        for window in self._dialogs():
             if window.shown:
                 window.close()
                 return True
@@ -278,9 +282,11 @@ class Shell:
         self.status.build(self._children["status"])
         self.viewport.build(int(primary))
         self._build_inspector()
-        self.open_dialog, self.help, self.notices = OpenDialog(ui), HelpOverlay(ui), Notices(ui)
-        for floating in (self.open_dialog, self.help, self.notices):
+        self.open_dialog, self.save_dialog = OpenDialog(ui), SaveDialog(ui)
+        self.help, self.notices = HelpOverlay(ui), Notices(ui)
+        for floating in (self.open_dialog, self.save_dialog, self.help, self.notices):
             floating.build(0)
+        self.actions.on_save = self.save_dialog.open
         self.actions.on_open, self.actions.on_help = self.open_dialog.open, self.help.toggle
         self.actions.on_escape, self.actions.on_layout = self._escape, self._arrange
         self._gaps = int(dpg.add_draw_layer(parent=primary))

@@ -76,7 +76,8 @@ class Theme:
         self.floating = self._item(dpg.mvWindowAppItem, {
             dpg.mvThemeCol_WindowBg: _rgb(0x1E222A, 248), dpg.mvThemeCol_Border: Palette.active},
             {dpg.mvStyleVar_WindowPadding: (self.px(2 * SPACE), self.px(2 * SPACE)),
-             dpg.mvStyleVar_WindowRounding: (self.px(6),), dpg.mvStyleVar_WindowBorderSize: (1,)})
+             dpg.mvStyleVar_WindowRounding: (self.px(6),), dpg.mvStyleVar_WindowMinSize: (self.px(60), self.px(20)),
+             dpg.mvStyleVar_WindowBorderSize: (1,)})
         self.primary = self._button(Palette.accent_dim, _rgb(0x347080), _rgb(0x3D8294), _rgb(0xEAF6F8))
         self.danger = self._button(_rgb(0x5A2E30), _rgb(0x74393B), _rgb(0x8A4446), _rgb(0xF6DEDD))
         self.flat = self._button(Palette.clear, Palette.hover, Palette.active, Palette.muted)

@@ -29,7 +29,8 @@ class Notices:
         ui = self.ui
         for index in range(CARDS):
             with dpg.window(show=False, no_title_bar=True, no_resize=True, no_move=True, no_scrollbar=True,
-                            no_focus_on_appearing=True, autosize=True, no_saved_settings=True) as window:
+                            no_focus_on_appearing=True, autosize=True, no_saved_settings=True,
+                            min_size=(ui.px(WIDTH), ui.px(20))) as window:
                 with dpg.group(horizontal=True):
                     word = label(ui, "", small=True)
                     dismiss = dpg.add_button(label="×", callback=self._on_dismiss, user_data=index, small=True)
@@ -71,7 +72,7 @@ class Notices:
             put(word, WORDS[notice.level])
             dpg.configure_item(word, color=COLORS[notice.level])
             put(text, notice.text)
-            height = max(dpg.get_item_rect_size(window)[1], ui.px(48))
+            height = max(dpg.get_item_rect_size(window)[1], ui.px(40))
             bottom -= height
             dpg.configure_item(window, pos=(max(x, ui.px(8)), max(bottom, 0)))
             bottom -= ui.px(6)

@@ -61,22 +61,26 @@ class Toolbar:
             tooltip(ui, int(column), tip)
             self._columns.append((int(column), width))
             self._values[name] = value
-        for item in (self._values["backend"],):
-            with dpg.popup(item, mousebutton=dpg.mvMouseButton_Left):
-                for backend in BACKENDS:
-                    entry = dpg.add_menu_item(label=backend, callback=self._on_backend, user_data=backend)
-                    tooltip(ui, int(entry), BACKEND_HELP[backend])
+        with dpg.window(show=False, popup=True, no_move=True, autosize=True, no_saved_settings=True) as menu:
+            for backend in BACKENDS:
+                entry = dpg.add_menu_item(label=backend, callback=self._on_backend, user_data=backend)
+                tooltip(ui, int(entry), BACKEND_HELP[backend])
+        self._menu = int(menu)
+        with dpg.item_handler_registry() as clicks:
+            dpg.add_item_clicked_handler(callback=self._on_menu)
+        dpg.bind_item_handler_registry(self._values["backend"], clicks)
 
     def _doors(self, parent: int) -> None:
         ui, act = self.ui, self.ui.actions
         with dpg.group(horizontal=True, parent=parent, horizontal_spacing=ui.px(4)) as doors:
             for text, callback, tip, width in (
                     ("Open", act.open, "Open a scene folder, a run or a PLY  (Ctrl+O)", 54),
+                    ("Save", act.save, "Save the Gaussians as a PLY  (Ctrl+S)", 50),
                     ("Evaluate", act.evaluate, "Measure PSNR and SSIM on the held-out views now  (Ctrl+E)", 74),
                     ("?", act.toggle_help, "Keys, mouse and settings  (H)", 28)):
                 item = button(ui, text, callback, tip, width=width)
                 dpg.configure_item(item, height=ui.px(28))
-        self._doors_group, self._doors_width = int(doors), 54 + 74 + 28 + 8
+        self._doors_group, self._doors_width = int(doors), 54 + 50 + 74 + 28 + 12
 
     def layout(self, width: int) -> None:
         """Figures and doors stand at the right, the progress bar takes the rest."""
@@ -136,6 +140,10 @@ class Toolbar:
         size = px(13)
         dpg.draw_text(((width - text_width(text, size)) / 2, px(BAR_HEIGHT) / 2 - 0.58 * size), text, color=Palette.text,
                       size=size, parent=self._bar)
+
+    def _on_menu(self) -> None:
+        x, y = dpg.get_item_rect_min(self._values["backend"])
+        dpg.configure_item(self._menu, pos=(x, y + self.ui.px(20)), show=True)
 
     def _on_backend(self, sender: int, value: object, name: str) -> None:
         self.ui.actions.set_backend(name)

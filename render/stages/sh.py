@@ -38,9 +38,10 @@ class _Sh(torch.autograd.Function):
     def backward(ctx: Any, v_colors: Tensor) -> tuple[Tensor | None, ...]:
         means, sh, shN, extents, colors = ctx.saved_tensors
         k = cpu.kernels(means.dtype)
-        total = sh.shape[1] + (0 if shN is None else shN.shape[1])
         v_means, v_sh = cpu.empty_like_all(means, sh)
-        v_shN = None if shN is None else buffers.empty_like(shN)
+        # Bands not in use receive nothing, which spares writing their zeros when they stand in an array of their own.
+        v_shN = None if shN is None or ctx.degree == 0 else buffers.empty_like(shN)
+        total = sh.shape[1] + (0 if v_shN is None else v_shN.shape[1])
         k.sh_bwd(_camera(k, ctx.camera), len(means), ctx.degree, total, means, *_parts(sh, shN), extents, colors,
                  v_colors.contiguous(), v_means, *_parts(v_sh, v_shN))
         return v_means, v_sh, v_shN, None, None, None

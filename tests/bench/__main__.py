@@ -6,6 +6,7 @@ Times are medians of runs made one after the other in one process. Ratios compar
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import platform
 import sys
@@ -31,8 +32,10 @@ from tests.bench.ceiling import Ceiling
 from tests.bench.scenes import SIZES, Input, make
 
 RUNS = {"T": 60, "A": 60, "B": 30, "C": 14}
-STAGES = {"activate": ("activate",), "project": ("project",), "sh": ("sh",), "binning": ("binning",), "rasterize_fwd": (
-    "rasterize_pack", "rasterize_fwd"), "rasterize_bwd": ("rasterize_bwd", "rasterize_gather"), "ssim": ("ssim",), "adam": ("adam",)}
+STAGES = {  # stage: beginnings of its kernels' names
+    "activate": ("activate",), "project": ("project",), "sh": ("sh",), "binning": ("binning",),
+    "rasterize_fwd": ("rasterize_pack", "rasterize_fwd"), "rasterize_bwd": ("rasterize_bwd", "rasterize_gather"),
+    "ssim": ("ssim",), "adam": ("adam",)}
 
 
 class Stopwatch:
@@ -69,17 +72,16 @@ def _memory(field: str) -> int:
 
 
 def _forget_peak() -> None:
-    try:
+    with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        pass
 
 
 class Bench:
     def __init__(self, given: Input) -> None:
         self.given, self.camera, self.config = given, given.camera, RasterConfig()
         self.background = torch.zeros(3)
-        self.gaussians, self.params, self.v_colors, self.target = given.gaussians(), given.params(), given.v_colors, given.target()
+        self.gaussians, self.params = given.gaussians(), given.params()
+        self.v_colors, self.target = given.v_colors, given.target()
         self.moments = {k: (torch.zeros_like(v), torch.zeros_like(v)) for k, v in self.params.trained().items()}
         self.count = 0
 
@@ -103,7 +105,8 @@ class Bench:
     def step(self) -> float:
         """Seconds of a whole training step: activations, picture, L1 + SSIM, backward, Adam on six groups."""
         start = time.perf_counter()
-        output = render(activate(self.params, "cpu"), self.camera, self.config, background=self.background, sh_degree=3, backend="cpu")
+        output = render(activate(self.params, "cpu"), self.camera, self.config, background=self.background, sh_degree=3,
+                        backend="cpu")
         loss, _ = photometric_loss(output.colors, self.target, backend="cpu")
         loss.backward()
         self.count += 1
@@ -129,6 +132,10 @@ class Bench:
                                output.bins.flatten_ids, output.bins.rows, records, output.last_ids, work)
         return dict(forward_evaluations=int(work[0]) * TILE_SIZE, backward_evaluations=int(work[1]) * TILE_SIZE,
                     intersections=len(output.bins.flatten_ids), visible=int((output.projected.extents[:, 0] > 0).sum()))
+
+
+def milliseconds(seconds: float) -> float:
+    return round(1e3 * seconds, 3)
 
 
 def measure(name: str, kernels: cpu.Kernels, watch: Stopwatch, ceiling: Ceiling) -> dict[str, Any]:
@@ -158,10 +165,12 @@ def measure(name: str, kernels: cpu.Kernels, watch: Stopwatch, ceiling: Ceiling)
               for k, ms in stage_ms.items()}
     ratios = {way: round(stages[stage]["evaluations_per_second"] / (threads * ceiling.best[way]), 3)
               for way, stage in (("forward", "rasterize_fwd"), ("backward", "rasterize_bwd"))}
-    return dict(forward_ms=round(1e3 * median(f for f, _ in pairs), 3), forward_backward_ms=round(1e3 * median(b for _, b in pairs), 3),
-                step_ms=round(1e3 * median(steps), 3), fastest=dict(forward_backward_ms=round(1e3 * min(b for _, b in pairs), 3),
-                step_ms=round(1e3 * min(steps), 3)), runs=runs, threads=threads, stages=stages, work=work,
-                peak_bytes=peak, checks=checks, ratio_to_ceiling=ratios)
+    forwards, both = zip(*pairs)
+    return dict(forward_ms=milliseconds(median(forwards)), forward_backward_ms=milliseconds(median(both)),
+                step_ms=milliseconds(median(steps)),
+                fastest=dict(forward_ms=milliseconds(min(forwards)), forward_backward_ms=milliseconds(min(both)),
+                             step_ms=milliseconds(min(steps))),
+                runs=runs, threads=threads, stages=stages, work=work, peak_bytes=peak, checks=checks, ratio_to_ceiling=ratios)
 
 
 def main() -> int:
@@ -182,11 +191,13 @@ def main() -> int:
     watch = Stopwatch(kernels)
     results = {name: measure(name, kernels, watch, ceiling) for name in arguments.scenes}
     compiler = cpu.compile.find_compiler()
-    report = dict(scenes=results, ceiling_evaluations_per_second_one_core=ceiling.best, machine=platform.processor() or platform.machine(),
-                  compiler=compiler.version if compiler else None, torch=torch.__version__)
+    report = dict(scenes=results, ceiling_evaluations_per_second_one_core=ceiling.best,
+                  machine=platform.processor() or platform.machine(), compiler=compiler.version if compiler else None,
+                  torch=torch.__version__)
     for name, r in results.items():
+        ratio = r["ratio_to_ceiling"]
         print(f"{name}: forward {r['forward_ms']:.2f}  forward+backward {r['forward_backward_ms']:.2f}  step {r['step_ms']:.2f} ms"
-              f"  of the ceiling: forward {r['ratio_to_ceiling']['forward']:.2f}, backward {r['ratio_to_ceiling']['backward']:.2f}")
+              f"  of the ceiling: forward {ratio['forward']:.2f}, backward {ratio['backward']:.2f}")
         print("   " + "  ".join(f"{k} {v['ms']:.2f}" for k, v in r["stages"].items()))
     if arguments.json:
         arguments.json.write_text(json.dumps(report, indent=1) + "\n")

@@ -17,8 +17,9 @@ def build(folder: Path) -> Path:
         raise SystemExit("the ceiling needs a C++ compiler: install g++")
     program = folder / "ceiling"
     options = [flag for flag in compile.flags(compiler, False) if flag not in ("-shared", "-fPIC", "-fvisibility=hidden")]
-    subprocess.run([*compiler.command, *options, "-I", str(compile.source_folder()), str(Path(__file__).with_name("ceiling.cpp")),
-                    "-o", str(program)], check=True)
+    source = Path(__file__).with_name("ceiling.cpp")
+    include = ["-I", str(compile.source_folder())]
+    subprocess.run([*compiler.command, *options, *include, str(source), "-o", str(program)], check=True)
     return program
 
 

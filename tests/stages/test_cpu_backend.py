@@ -27,7 +27,8 @@ def test_a_later_start_compiles_nothing_nor_does_any_toggle(monkeypatch):
     for mode in ALPHA_GRADIENTS:
         for smooth in (False, True):
             config = RasterConfig(alpha_gradient=mode, smooth_cutoff=smooth, antialiased=smooth, alpha_max=0.999, cutoff=0.01)
-            out = render(activate(case.params, "cpu"), case.camera, config, background=torch.zeros(3), sh_degree=2, backend="cpu")
+            out = render(activate(case.params, "cpu"), case.camera, config, background=torch.zeros(3), sh_degree=2,
+                         backend="cpu")
             assert out.colors.max() > 0.1
 
 
@@ -113,10 +114,12 @@ def test_two_processes_may_build_at_once(tmp_path):
     code = "import torch; from render.backends import cpu; cpu.prepare(); print(cpu.kernels(torch.float32).chunks)"
     script = tmp_path / "c++"  # a stand-in compiler: copies the library that is already built
     built = compile.library_path(False)
-    script.write_text(f'#!/bin/sh\n[ "$1" = --version ] && {{ echo copy 1; exit 0; }}\nwhile [ "$1" != -o ]; do shift; done\ncp "{built}" "$2"\n')
+    script.write_text(f'#!/bin/sh\n[ "$1" = --version ] && {{ echo copy 1; exit 0; }}\nwhile [ "$1" != -o ]; do shift; done\n'
+                      f'cp "{built}" "$2"\n')
     script.chmod(0o755)
     environment = dict(os.environ, CXX=str(script), SPLATSCOPE_CACHE=str(tmp_path / "cache"))
-    running = [subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    running = [subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
+               for _ in range(2)]
     outputs = [process.communicate(timeout=120)[0].strip() for process in running]
     assert [process.returncode for process in running] == [0, 0]
     assert outputs == ["16", "16"]

@@ -1,0 +1,47 @@
+"""The kernels are one source for every vector width: built for other instruction sets they keep the contract."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from render.backends import compile
+
+pytestmark = pytest.mark.slow
+CONTRACT = Path(__file__).with_name("test_cpu_contract.py")
+SUBSET = "edge or batch or saturated or exact-random or vjp or photometric or adam or activation or float or threads"
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names x86-64 levels")
+@pytest.mark.parametrize("level", ["x86-64", "x86-64-v3"])
+def test_contract_holds_with_narrower_vectors(level, tmp_path):
+    """16-byte (SSE2, no FMA) and 32-byte (AVX2) vectors, through a compiler that is told not to use this CPU's best."""
+    found = compile.find_compiler()
+    assert found is not None
+    wrapper = tmp_path / "c++"
+    wrapper.write_text('#!/bin/sh\nfor a; do shift; case "$a" in -march=native) a=-march=' + level +
+                       ";; esac; set -- \"$@\" \"$a\"; done\nexec " + " ".join(found.command) + ' "$@"\n')
+    wrapper.chmod(0o755)
+    environment = dict(os.environ, CXX=str(wrapper), SPLATSCOPE_CACHE=str(tmp_path / "cache"))
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-x", "-k", SUBSET, str(CONTRACT)], env=environment,
+                          capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert len(list((tmp_path / "cache").glob("kernels-*"))) == 2, "float and double were built by the wrapper"
+
+
+def test_compiles_for_neon(tmp_path):
+    """ziglang carries a cross compiler, so 64-bit Arm is at least built."""
+    if importlib.util.find_spec("ziglang") is None:
+        pytest.skip("ziglang, which cross-compiles for Arm, is not installed: pip install 'splatscope[zig]'")
+    sources = [str(compile.source_folder() / name) for name in compile.SOURCES]
+    for double in ([], ["-DGS_DOUBLE"]):
+        command = [sys.executable, "-m", "ziglang", "c++", "-target", "aarch64-linux-gnu", "-std=c++20", "-O1", "-Wall",
+                   "-Werror", "-shared", "-fPIC", *double, *sources, "-o", str(tmp_path / "kernels.so")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+        assert done.returncode == 0, done.stderr[-3000:]

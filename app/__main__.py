@@ -50,11 +50,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _window(words: list[str]) -> int:
-    from app.commands.window import WindowArgs, run
+    from app.commands.window import FOR_THE_DEMO, WindowArgs, run
 
     if "-h" in words or "--help" in words:
         print(ABOUT + "\n")  # printed here, for the help of the flags would reflow it
-    return run(parse(WindowArgs, words, prog="splatscope", description="Flags of the window:"))
+    args = parse(WindowArgs, words, prog="splatscope", description="Flags of the window:")
+    if not args.path:
+        args = parse(WindowArgs, words, prog="splatscope", description="", defaults=FOR_THE_DEMO)
+    return run(args)
 
 
 def _view(words: list[str]) -> int:

@@ -135,7 +135,7 @@ def photograph(mi: Any, scene: Any, pose: np.ndarray, spp: int, seed: int) -> np
                 "pixel_format": "rgb",
                 "rfilter": {"type": "gaussian"},
             },
-            "sampler": {"type": "independent" if spp < 64 else "multijitter", "sample_count": spp},
+            "sampler": {"type": "orthogonal", "sample_count": spp},
         }
     )
     light = np.array(mi.render(scene, sensor=sensor, spp=spp, seed=seed))[..., :3] * EXPOSURE
@@ -278,7 +278,7 @@ def icon(path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=HERE / "demo", help="folder to write")
-    parser.add_argument("--spp", type=int, default=256, help="paths a pixel")
+    parser.add_argument("--spp", type=int, default=121, help="paths a pixel: the square of a prime")
     parser.add_argument("--train", type=int, default=60, help="training views")
     parser.add_argument("--test", type=int, default=8, help="held-out views")
     parser.add_argument("--threads", type=int, default=1, help="threads of the renderer")

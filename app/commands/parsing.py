@@ -73,8 +73,15 @@ def undescribed(value: Any, cls: type[T]) -> T:
     return cls(**given)
 
 
-def parse(cls: type[T], argv: Sequence[str], *, prog: str, description: str) -> T:
-    """`cls` from the flags in argv.
+def _described_value(value: Any) -> Any:
+    """The instance of `described(type(value))` that undescribed() would turn back into `value`."""
+    given = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    nested = {name: _described_value(item) for name, item in given.items() if dataclasses.is_dataclass(item)}
+    return described(type(value))(**{**given, **nested})
+
+
+def parse(cls: type[T], argv: Sequence[str], *, prog: str, description: str, defaults: T | None = None) -> T:
+    """`cls` from the flags in argv; what no flag sets is taken from `defaults`, if given.
 
     Raises UsageError with one sentence, and SystemExit(0) after printing the help for -h or --help.
     """
@@ -83,6 +90,7 @@ def parse(cls: type[T], argv: Sequence[str], *, prog: str, description: str) -> 
         with contextlib.redirect_stderr(caught):
             value = tyro.cli(
                 described(cls),
+                default=tyro.MISSING_NONPROP if defaults is None else _described_value(defaults),
                 prog=prog,
                 description=description,
                 args=list(argv),

@@ -67,6 +67,14 @@ def test_without_arguments_the_demo_opens_and_plays(launched: list[dict[str, Any
     assert cli.main([]) == 0
     assert Path(launched[0]["path"]) == window.demo_path()
     assert launched[0]["play"] is True
+    assert launched[0]["config"] == TrainConfig(iterations=3000)
+
+
+def test_the_demo_has_a_short_schedule_unless_a_flag_says_otherwise(launched: list[dict[str, Any]]) -> None:
+    assert cli.main(["--iterations", "5000", "--densify.cap", "9000"]) == 0
+    assert launched[0]["config"].iterations == 5000 and launched[0]["config"].densify.cap == 9000
+    assert cli.main(["some/scene"]) == 0
+    assert launched[1]["config"] == TrainConfig()
 
 
 def test_a_path_opens_the_window_on_it_with_the_flags(launched: list[dict[str, Any]]) -> None:

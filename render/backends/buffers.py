@@ -25,6 +25,14 @@ _blocks: list[np.ndarray] = []  # uint8, most recently used last
 _lock = threading.Lock()
 
 
+def _references(blocks: list[np.ndarray], place: int) -> int:
+    return sys.getrefcount(blocks[place])
+
+
+_FREE = _references([np.empty(1, dtype=np.uint8)], 0)
+"""References to a block that only its list holds; measured, since Python versions count temporaries differently."""
+
+
 def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """An uninitialised contiguous CPU tensor, aligned to 64 bytes when large."""
     size = prod(shape) * dtype.itemsize
@@ -50,12 +58,10 @@ def held_bytes() -> int:
 
 
 def _take(capacity: int) -> np.ndarray:
-    # Nobody but the list, the loop variable and getrefcount's argument refers to a free block.
     for place in range(len(_blocks) - 1, -1, -1):
-        block = _blocks[place]
-        if capacity <= block.nbytes <= capacity + capacity // 4 and sys.getrefcount(block) == 3:
+        if capacity <= _blocks[place].nbytes <= capacity + capacity // 4 and _references(_blocks, place) == _FREE:
             _blocks.append(_blocks.pop(place))
-            return block
+            return _blocks[-1]
     block = np.empty(capacity, dtype=np.uint8)
     _blocks.append(block)
     del _blocks[:-_KEEP]  # what is still in use lives on with its tensors

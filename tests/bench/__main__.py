@@ -196,8 +196,8 @@ def main() -> int:
                   torch=torch.__version__)
     for name, r in results.items():
         ratio = r["ratio_to_ceiling"]
-        print(f"{name}: forward {r['forward_ms']:.2f}  forward+backward {r['forward_backward_ms']:.2f}  step {r['step_ms']:.2f} ms"
-              f"  of the ceiling: forward {ratio['forward']:.2f}, backward {ratio['backward']:.2f}")
+        times = "  ".join(f"{k} {r[k + '_ms']:.2f}" for k in ("forward", "forward_backward", "step"))
+        print(f"{name}: {times} ms  of the ceiling: forward {ratio['forward']:.2f}, backward {ratio['backward']:.2f}")
         print("   " + "  ".join(f"{k} {v['ms']:.2f}" for k, v in r["stages"].items()))
     if arguments.json:
         arguments.json.write_text(json.dumps(report, indent=1) + "\n")

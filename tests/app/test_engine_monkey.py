@@ -56,6 +56,8 @@ def test_a_thousand_random_commands_never_stop_the_engine(seed, tmp_path):
         assert not window.of(m.EngineFailed), window.of(m.EngineFailed)[0].traceback
         for name, value in (("raster.cutoff", 1 / 255), ("raster.alpha_max", 0.99), ("iterations", 10**6)):
             window.send(m.SetOption(name, value))
+        window.sync()
+        window.until(lambda: window.snapshot.job is None)   # scenes that were still to be opened
         window.open()
         window.send(m.Step(3))
         window.until(lambda: window.snapshot.iteration == 3 and window.snapshot.state == "paused")

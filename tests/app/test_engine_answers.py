@@ -13,6 +13,7 @@ from app import messages as m
 from app.engine.background import Report
 from app.engine.loop import Engine
 from app.engine.work import Ready
+from render.backends import cpu
 from tests.app.engine_doubles import Window, make_engine, open_tiny, request_for, running_engine, trainer_class
 
 ANSWER = 0.2
@@ -127,7 +128,8 @@ def test_u07_closing_mid_training_takes_200_ms_at_most():
 
 
 def test_u07_an_evaluation_does_not_hold_up_commands():
-    with running_engine() as window:
+    cpu.prepare()
+    with running_engine(load_backend=lambda name, report: Ready("cpu")) as window:
         window.open()
         taken = []
         for _ in range(5):

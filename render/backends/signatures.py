@@ -16,6 +16,7 @@ import ctypes
 import math
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from render.config import FOOTPRINT_MARGIN, RasterConfig
 from render.types import Camera
@@ -87,7 +88,7 @@ CPU_KERNELS: dict[str, tuple[Arg, ...]] = {name: parse(text) for name, text in {
 }.items()}
 
 
-def camera_struct(real: type) -> type[ctypes.Structure]:
+def camera_struct(real: Any) -> type[ctypes.Structure]:
     """CameraArgs of cuda_src/common.h for ctypes.c_float or c_double, field by field."""
 
     class CameraArgs(ctypes.Structure):
@@ -98,7 +99,7 @@ def camera_struct(real: type) -> type[ctypes.Structure]:
     return CameraArgs
 
 
-def raster_struct(real: type) -> type[ctypes.Structure]:
+def raster_struct(real: Any) -> type[ctypes.Structure]:
     """RasterArgs of cuda_src/common.h."""
 
     class RasterArgs(ctypes.Structure):

@@ -15,7 +15,7 @@ from render.types import GaussianParams, Gaussians
 
 class _Activate(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, quats: Tensor, log_scales: Tensor, logit_opacities: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(ctx: Any, quats: Tensor, log_scales: Tensor, logit_opacities: Tensor) -> tuple[Tensor, ...]:
         outputs = cpu.empty_like_all(quats, log_scales, logit_opacities)
         cpu.kernels(quats.dtype).activate_fwd(len(quats), quats, log_scales, logit_opacities, *outputs)
         ctx.save_for_backward(quats, outputs[1], outputs[2])

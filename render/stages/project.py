@@ -31,8 +31,8 @@ class _Project(torch.autograd.Function):
         return means2d, conics, depths, extents, compensations
 
     @staticmethod
-    def backward(ctx: Any, v_means2d: Tensor | None, v_conics: Tensor | None, v_depths: Tensor | None, _: Any,
-                 v_compensations: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *cotangents: Tensor | None) -> tuple[Tensor | None, ...]:
+        v_means2d, v_conics, v_depths, _, v_compensations = cotangents
         means, quats, scales, extents = ctx.saved_tensors
         n, k = len(means), cpu.kernels(means.dtype)
         v_means2d = means.new_zeros(n, 2) if v_means2d is None else v_means2d.contiguous()

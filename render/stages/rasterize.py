@@ -37,7 +37,7 @@ class _Rasterize(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, means2d: Tensor, conics: Tensor, depths: Tensor, colors: Tensor, opacities_eff: Tensor,
                 background: Tensor, extents: Tensor, compensations: Tensor, bins: TileBins, camera: Camera,
-                config: RasterConfig, with_depth: bool, tap: GradientTap | None) -> tuple[Tensor, ...]:
+                config: RasterConfig, with_depth: bool, tap: GradientTap | None) -> tuple[Tensor | None, ...]:
         k = cpu.kernels(means2d.dtype)
         projected = Projected(means2d, conics, depths, extents, compensations)
         records = pack(k, projected, opacities_eff, colors, with_depth)
@@ -54,8 +54,8 @@ class _Rasterize(torch.autograd.Function):
         return picture, transmittances, depth, last_ids
 
     @staticmethod
-    def backward(ctx: Any, v_picture: Tensor | None, v_transmittances: Tensor | None, v_depth: Tensor | None,
-                 _: Any) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *cotangents: Tensor | None) -> tuple[Tensor | None, ...]:
+        v_picture, v_transmittances, v_depth, _ = cotangents
         conics, opacities, background, records, transmittances, last_ids = ctx.saved_tensors
         bins, camera, config, tap = ctx.bins, ctx.camera, ctx.config, ctx.tap
         n, k = len(opacities), cpu.kernels(conics.dtype)

@@ -35,7 +35,8 @@ class _Sh(torch.autograd.Function):
         return colors
 
     @staticmethod
-    def backward(ctx: Any, v_colors: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
+        (v_colors,) = cotangents
         means, sh, shN, extents, colors = ctx.saved_tensors
         k = cpu.kernels(means.dtype)
         v_means, v_sh = cpu.empty_like_all(means, sh)

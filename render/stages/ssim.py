@@ -39,7 +39,8 @@ class _Photometric(torch.autograd.Function):
         return image.new_tensor(constant + sum(w * m for w, m in zip(weights, means))), terms
 
     @staticmethod
-    def backward(ctx: Any, v_loss: Tensor, _: Any) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
+        v_loss, _ = cotangents
         image, target, maps = ctx.saved_tensors
         k = cpu.kernels(image.dtype)
         scale = float(v_loss) / image.numel()

@@ -90,7 +90,7 @@ def parse(cls: type[T], argv: Sequence[str], *, prog: str, description: str, def
         with contextlib.redirect_stderr(caught):
             value = tyro.cli(
                 described(cls),
-                default=tyro.MISSING_NONPROP if defaults is None else _described_value(defaults),
+                **({} if defaults is None else {"default": _described_value(defaults)}),
                 prog=prog,
                 description=description,
                 args=list(argv),

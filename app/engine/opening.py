@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,6 +96,11 @@ def install(engine: Engine, opened: Opened) -> None:
     engine.say_notices()
 
 
+def demo_folder() -> Path:
+    """Where the bundled demo is installed."""
+    return (Path(str(resources.files("assets"))) / "demo").resolve()
+
+
 def describe(model: Model, opened: Opened) -> SceneOpened:
     from app.engine.view_modes import STILL_QUANTITIES
     from app.training.probes import quantities
@@ -110,7 +116,8 @@ def describe(model: Model, opened: Opened) -> SceneOpened:
     views = tuple(ViewInfo(view.name, view.camera, view.split) for view in scene.views)
     extent = model.trainer.extent if model.trainer is not None else scene_extent(scene.views)
     center = scene_center(scene.views, scene.points)
-    return SceneOpened(opened.path, scene.kind, views, scene_up(scene.views), center, float(extent),
+    kind = "demo" if Path(opened.path).resolve() == demo_folder() else scene.kind
+    return SceneOpened(opened.path, kind, views, scene_up(scene.views), center, float(extent),
                        tuple(scene.warnings), quantities=quantities())
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from app.engine.crop import crop
 from app.engine.pacing import LEVELS
 from app.messages import Frame, Legend, ViewRequest
 from render.types import Camera
@@ -126,7 +127,7 @@ class Viewer:
             request = replace(request, value_range=(frame.legend.lo, frame.legend.hi), log_scale=frame.legend.log)
         begun = engine.clock()
         rows = min(work.band, camera.height - work.row)
-        part, config = crop_rows(camera, work.row, rows, model.options.raster)
+        part, config = crop(camera, 0, work.row, camera.width, rows, model.options.raster)
         try:
             work.rgb[work.row:work.row + rows] = self._picture(request, model, part, config).rgb
         except Exception:
@@ -168,14 +169,3 @@ def _shown(request: ViewRequest) -> tuple:
     """What a legend's range belongs to."""
     return request.mode, request.quantity if request.mode == "heatmap" else "", request.log_scale
 
-
-def crop_rows(camera: Camera, top: int, rows: int, raster):
-    """(camera, RasterConfig) of a band of rows, that draw the same pixels as the whole picture.
-
-    The projection clamps its Jacobian beyond a multiple of the field of view; for the narrow band that multiple is
-    widened by so much that the clamp stays outside the whole picture.
-    """
-    K = camera.K.copy()
-    K[1, 2] -= top
-    part = Camera(camera.viewmat, K, camera.width, rows, camera.near, camera.far)
-    return part, replace(raster, clamp_fov=1.0 + (raster.clamp_fov + 1.0) * camera.height / rows)

@@ -11,13 +11,14 @@ import torch
 from app import messages as m
 from app.colormaps import NEVER_SEEN, colorize, lut
 from app.config import TrainConfig
+from app.engine.crop import crop
 from app.engine.model import Model
 from app.engine.photographs import Photographs
 from app.engine.selection import index_of, pick, report
-from app.engine.view import crop_rows
 from app.engine.view_modes import BACKDROP, MODES, STILL_QUANTITIES, Picture, Sight, to_rgba
 from app.training.probes import PROBES
 from app.training.trainer import Trainer
+from render.reference.pixel import pixel_contributions
 from render.types import Camera
 from tests.training.tiny import make_params, make_scene, ring
 
@@ -244,7 +245,7 @@ def test_bands_together_are_the_whole_picture(model, mode):
         whole = MODES[mode](Sight(model, request, camera))
     bands = []
     for top in range(0, SIZE, 20):
-        part, raster = crop_rows(camera, top, min(20, SIZE - top), model.options.raster)
+        part, raster = crop(camera, 0, top, SIZE, min(20, SIZE - top), model.options.raster)
         bands.append(MODES[mode](Sight(model, request, part, raster=raster)).rgb)
     assert np.allclose(np.concatenate(bands), whole.rgb, atol=1e-4)
 
@@ -257,6 +258,20 @@ def test_a_click_picks_the_gaussian_with_the_largest_weight():
     assert pick(model, camera, SIZE / 2, SIZE / 2) == int(model.params.uids[0])
     assert pick(model, camera, 0, 0) is None
     assert pick(model, camera, -5, 1e9) is None   # outside: the nearest pixel, where nothing is
+
+
+def test_a_pick_on_one_pixel_is_the_pick_on_the_whole_picture(model):
+    camera = model.scene.views[0].camera
+    output = model.render(camera)
+    found = 0
+    for y in range(4, SIZE, 7):
+        for x in range(4, SIZE, 7):
+            whole = pixel_contributions(output.projected, output.splat_colors, output.splat_opacities, output.bins, camera,
+                                        model.background, model.options.raster, x, y).strongest()
+            expected = None if whole is None else int(model.params.uids[whole])
+            assert pick(model, camera, x + 0.5, y + 0.5) == expected
+            found += expected is not None
+    assert found > 5
 
 
 def test_the_card_is_that_of_the_uid_and_its_ellipse_lies_under_the_click(model):

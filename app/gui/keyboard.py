@@ -26,9 +26,9 @@ class Keyboard:
     def typing(self) -> bool:
         return any(dpg.is_item_active(item) for item in self._ui.typing)
 
-    @staticmethod
-    def ctrl() -> bool:
-        return bool(dpg.is_key_down(dpg.mvKey_LControl) or dpg.is_key_down(dpg.mvKey_RControl))
+    def ctrl(self) -> bool:
+        """From the events rather than the state of now: a quick Ctrl+S is over before its events are read."""
+        return dpg.mvKey_LControl in self._held or dpg.mvKey_RControl in self._held
 
     def _on_press(self, sender: int, key: int) -> None:
         self._touched()

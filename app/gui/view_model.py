@@ -180,8 +180,6 @@ class ViewModel:
     @property
     def state_text(self) -> str:
         """One word or phrase for the training state."""
-        if self.job is not None:
-            return sentence(self.job.name)
         return {"empty": "No scene", "loading": "Loading", "running": "Training", "paused": "Paused",
                 "finished": "Finished", "failed": "Stopped by an error"}[self.snapshot.state]
 

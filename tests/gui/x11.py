@@ -28,7 +28,7 @@ class Display:
         xvfb = need("Xvfb")
         read, write = os.pipe()
         self._server = subprocess.Popen(
-            [xvfb, "-displayfd", str(write), "-screen", "0", f"{width}x{height}x24", "-nolisten", "tcp",
+            [xvfb, "-displayfd", str(write), "-screen", "0", f"{width}x{height}x24", "-nolisten", "tcp", "-r",  # no auto-repeat
              *(extra or ("+extension", "GLX"))], pass_fds=[write], stderr=subprocess.DEVNULL)
         os.close(write)
         with os.fdopen(read) as pipe:

@@ -7,7 +7,7 @@ import math
 from app.gui import formatting
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
-from app.gui.widgets import Rows, Ui, button, heading, put, show
+from app.gui.widgets import Rows, Ui, head, heading, put, show
 
 MEMORY = (("parameters", "Parameters"), ("adam", "Adam state"), ("images", "Images"),
           ("intersections", "Intersections"), ("rss", "Process"))
@@ -26,6 +26,8 @@ class TrainingPanel:
             self._scene = int(dpg.add_text("", color=Palette.muted, wrap=0))
             rows = self._rows = Rows(ui, 96)
             rows.add("state", "State", "What the engine is doing")
+            rows.add("job", "Job", "The long task that runs now, such as loading or an evaluation, and how far it is")
+            self._cancel = rows.add_button("job", "×", ui.actions.cancel, "Stop it")
             rows.add("speed", "Speed", "Training steps per second, smoothed")
             rows.add("loss", "Loss", "Loss of the last step, on one photograph")
             rows.add("psnr", "PSNR", "Of the last training photograph, before the update")
@@ -34,7 +36,6 @@ class TrainingPanel:
             rows.add("sh", "SH degree", "Active spherical-harmonics degree; it rises with the iterations")
             rows.add("window", "Densify", "First and last iteration that may densify, with the schedule applied")
             rows.add("threads", "Threads", "Kernel threads that training may use now; dragging leaves one to the window")
-            self._cancel = button(ui, "Cancel", ui.actions.cancel, "Stop the long job that runs now")
             heading(ui, "Memory")
             self._memory = Rows(ui, 96)
             for name, text in MEMORY:
@@ -48,7 +49,8 @@ class TrainingPanel:
             train = sum(v.split == "train" for v in scene.views)
             put(self._scene, f"{name}  ({scene.kind})\n{train} training, {len(scene.views) - train} held-out views")
         job = model.job
-        rows.put("state", f"{model.state_text} {job.fraction:.0%}" if job is not None else model.state_text)
+        rows.put("state", model.state_text)
+        rows.put("job", formatting.NONE if job is None else f"{head(job.name, 13)} {job.fraction:.0%}")
         show(self._cancel, job is not None)
         rows.put("speed", formatting.rate(s.steps_per_second) if model.playing else formatting.NONE)
         rows.put("loss", formatting.number(s.loss, 4))

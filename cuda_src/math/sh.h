@@ -5,9 +5,12 @@
 
 constexpr double SH_C0 = 0.28209479177387814;
 constexpr double SH_C1 = 0.4886025119029199;
-constexpr double SH_C2[5] = {1.0925484305920792, -1.0925484305920792, 0.31539156525252005, -1.0925484305920792, 0.5462742152960396};
-constexpr double SH_C3[7] = {-0.5900435899266435, 2.890611442640554, -0.4570457994644658, 0.3731763325901154,
-                             -0.4570457994644658, 1.445305721320277, -0.5900435899266435};
+// one name each: device code cannot read a constexpr array
+constexpr double SH_C2_0 = 1.0925484305920792, SH_C2_1 = -1.0925484305920792, SH_C2_2 = 0.31539156525252005;
+constexpr double SH_C2_3 = -1.0925484305920792, SH_C2_4 = 0.5462742152960396;
+constexpr double SH_C3_0 = -0.5900435899266435, SH_C3_1 = 2.890611442640554, SH_C3_2 = -0.4570457994644658;
+constexpr double SH_C3_3 = 0.3731763325901154, SH_C3_4 = -0.4570457994644658, SH_C3_5 = 1.445305721320277;
+constexpr double SH_C3_6 = -0.5900435899266435;
 
 // Eq. H1: b[k] = Y_k(d) for a unit direction d; entries beyond the degree are not written.
 template <class R> GS_HD void sh_basis(int degree, R x, R y, R z, R b[16]) {
@@ -19,19 +22,19 @@ template <class R> GS_HD void sh_basis(int degree, R x, R y, R z, R b[16]) {
     if (degree < 2) return;
     const R xx = x * x, yy = y * y, zz = z * z, xy = x * y, yz = y * z, xz = x * z;
     const Real two = 2, three = 3, four = 4;
-    b[4] = Real(SH_C2[0]) * xy;
-    b[5] = Real(SH_C2[1]) * yz;
-    b[6] = Real(SH_C2[2]) * (two * zz - xx - yy);
-    b[7] = Real(SH_C2[3]) * xz;
-    b[8] = Real(SH_C2[4]) * (xx - yy);
+    b[4] = Real(SH_C2_0) * xy;
+    b[5] = Real(SH_C2_1) * yz;
+    b[6] = Real(SH_C2_2) * (two * zz - xx - yy);
+    b[7] = Real(SH_C2_3) * xz;
+    b[8] = Real(SH_C2_4) * (xx - yy);
     if (degree < 3) return;
-    b[9] = Real(SH_C3[0]) * y * (three * xx - yy);
-    b[10] = Real(SH_C3[1]) * xy * z;
-    b[11] = Real(SH_C3[2]) * y * (four * zz - xx - yy);
-    b[12] = Real(SH_C3[3]) * z * (two * zz - three * xx - three * yy);
-    b[13] = Real(SH_C3[4]) * x * (four * zz - xx - yy);
-    b[14] = Real(SH_C3[5]) * z * (xx - yy);
-    b[15] = Real(SH_C3[6]) * x * (xx - three * yy);
+    b[9] = Real(SH_C3_0) * y * (three * xx - yy);
+    b[10] = Real(SH_C3_1) * xy * z;
+    b[11] = Real(SH_C3_2) * y * (four * zz - xx - yy);
+    b[12] = Real(SH_C3_3) * z * (two * zz - three * xx - three * yy);
+    b[13] = Real(SH_C3_4) * x * (four * zz - xx - yy);
+    b[14] = Real(SH_C3_5) * z * (xx - yy);
+    b[15] = Real(SH_C3_6) * x * (xx - three * yy);
 }
 // Eq. H2: v_d = sum_k v_b[k] grad Y_k, with x, y, z taken as independent (the normalisation below restores the sphere).
 template <class R> GS_HD void sh_basis_vjp(int degree, R x, R y, R z, const R v[16], R v_d[3]) {
@@ -43,17 +46,17 @@ template <class R> GS_HD void sh_basis_vjp(int degree, R x, R y, R z, const R v[
         vx = vx - Real(SH_C1) * v[3];
     }
     if (degree >= 2) {
-        const R v4 = Real(SH_C2[0]) * v[4], v5 = Real(SH_C2[1]) * v[5], v6 = two * Real(SH_C2[2]) * v[6];
-        const R v7 = Real(SH_C2[3]) * v[7], v8 = two * Real(SH_C2[4]) * v[8];
+        const R v4 = Real(SH_C2_0) * v[4], v5 = Real(SH_C2_1) * v[5], v6 = two * Real(SH_C2_2) * v[6];
+        const R v7 = Real(SH_C2_3) * v[7], v8 = two * Real(SH_C2_4) * v[8];
         vx = vx + v4 * y - v6 * x + v7 * z + v8 * x;
         vy = vy + v4 * x + v5 * z - v6 * y - v8 * y;
         vz = vz + v5 * y + two * v6 * z + v7 * x;
     }
     if (degree >= 3) {
         const R xx = x * x, yy = y * y, zz = z * z, xy = x * y, yz = y * z, xz = x * z;
-        const R v9 = Real(SH_C3[0]) * v[9], v10 = Real(SH_C3[1]) * v[10], v11 = Real(SH_C3[2]) * v[11];
-        const R v12 = Real(SH_C3[3]) * v[12], v13 = Real(SH_C3[4]) * v[13], v14 = Real(SH_C3[5]) * v[14];
-        const R v15 = Real(SH_C3[6]) * v[15];
+        const R v9 = Real(SH_C3_0) * v[9], v10 = Real(SH_C3_1) * v[10], v11 = Real(SH_C3_2) * v[11];
+        const R v12 = Real(SH_C3_3) * v[12], v13 = Real(SH_C3_4) * v[13], v14 = Real(SH_C3_5) * v[14];
+        const R v15 = Real(SH_C3_6) * v[15];
         vx = vx + v9 * six * xy + v10 * yz - v11 * two * xy - v12 * six * xz + v13 * (four * zz - three * xx - yy) +
              v14 * two * xz + v15 * three * (xx - yy);
         vy = vy + v9 * three * (xx - yy) + v10 * xz + v11 * (four * zz - xx - three * yy) - v12 * six * yz -

@@ -220,10 +220,14 @@ class Trainer:
         degree = self.schedule.sh_degree(iteration, math.isqrt(rows["shN"].shape[1] + 1) - 1)
         degree = min(degree, self.config.sh_degree)
         views, terms = [], []
-        for _ in range(self.config.micro_batch):
-            seen, numbers = self._backward(self._order.next(), degree, iteration)
-            views.append(seen)
-            terms.append(numbers)
+        try:
+            for _ in range(self.config.micro_batch):
+                seen, numbers = self._backward(self._order.next(), degree, iteration)
+                views.append(seen)
+                terms.append(numbers)
+        except BaseException:
+            self._clear_gradients()  # of the views before the one that failed
+            raise
         gradients = self._collect_gradients(degree)
         self._guard(gradients, iteration)
         for seen in views:
@@ -253,7 +257,6 @@ class Trainer:
                                        lambda_dssim=config.lambda_dssim, backend=self.backend)
         numbers = (float(loss.detach()), *terms.tolist())
         if not math.isfinite(numbers[0]):
-            self._clear_gradients()
             raise TrainingStopped(f"Training stopped at iteration {iteration}: the loss of view {view.name} is "
                                   f"{numbers[0]}; the parameters are those of iteration {self.iteration}.")
         with timing.measure("backward"):

@@ -1,4 +1,4 @@
-"""The training figures: loss, quality, schedule, memory by part."""
+"""The training figures: loss, quality, schedule."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from app.gui import formatting
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
 from app.gui.widgets import Rows, Ui, head, heading, put, show
-
-MEMORY = (("parameters", "Parameters"), ("adam", "Adam state"), ("images", "Images"),
-          ("intersections", "Intersections"), ("rss", "Process"))
 
 
 class TrainingPanel:
@@ -36,10 +33,6 @@ class TrainingPanel:
             rows.add("sh", "SH degree", "Active spherical-harmonics degree; it rises with the iterations")
             rows.add("window", "Densify", "First and last iteration that may densify, with the schedule applied")
             rows.add("threads", "Threads", "Kernel threads that training may use now; dragging leaves one to the window")
-            heading(ui, "Memory")
-            self._memory = Rows(ui, 96)
-            for name, text in MEMORY:
-                self._memory.add(name, text)
 
     def update(self) -> None:
         model, s, rows = self.ui.model, self.ui.model.snapshot, self._rows
@@ -47,7 +40,8 @@ class TrainingPanel:
         if scene is not None:
             name = scene.path.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1]
             train = sum(v.split == "train" for v in scene.views)
-            put(self._scene, f"{name}  ({scene.kind})\n{train} training, {len(scene.views) - train} held-out views")
+            views = f"{train} training, {len(scene.views) - train} held-out views" if scene.views else "no photographs"
+            put(self._scene, f"{name}  ({scene.kind})\n{views}")
         job = model.job
         rows.put("state", model.state_text)
         rows.put("job", formatting.NONE if job is None else f"{head(job.name, 13)} {job.fraction:.0%}")
@@ -65,6 +59,3 @@ class TrainingPanel:
         first, last = s.densify_window
         rows.put("window", f"{formatting.count(first)} to {formatting.count(last)}" if last else formatting.NONE)
         rows.put("threads", str(s.threads) if s.threads else formatting.NONE)
-        for name, _ in MEMORY:
-            value = s.memory.get(name)
-            self._memory.put(name, formatting.NONE if value is None else formatting.size(value))

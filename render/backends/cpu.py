@@ -78,13 +78,27 @@ def _launcher(name: str, arguments: tuple[Arg, ...], function: Any, real: torch.
     return launch
 
 
+def _load(double: bool, progress: compile.Progress | None) -> ctypes.CDLL:
+    """The compiled library; one that cannot be loaded is deleted and built once more. Raises CompileError after that."""
+    for last in (False, True):
+        path = compile.library_path(double, progress)
+        try:
+            return ctypes.CDLL(str(path))
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            if last:
+                raise compile.CompileError(f"the compiled kernels cannot be loaded ({error}): set SPLATSCOPE_CACHE to a "
+                                           "folder from which programs may run") from error
+    raise AssertionError("unreachable")
+
+
 class Kernels:
     """All kernels of one precision as attributes: kernels.project_fwd(camera, raster, N, means, ...)."""
 
     def __init__(self, dtype: torch.dtype, progress: compile.Progress | None = None) -> None:
         double = dtype == torch.float64
         self.dtype = dtype
-        library = ctypes.CDLL(str(compile.library_path(double, progress)))
+        library = _load(double, progress)
         for name, arguments in CPU_KERNELS.items():
             setattr(self, name, _launcher(name, arguments, getattr(library, name), dtype))
         self.chunks, self.record_size, self.pair_size = (getattr(library, name)() for name in _SIZES)

@@ -124,3 +124,19 @@ def test_two_processes_may_build_at_once(tmp_path):
     assert [process.returncode for process in running] == [0, 0]
     assert outputs == ["16", "16"]
     assert len(list((tmp_path / "cache").iterdir())) == 1
+
+
+def test_a_damaged_library_is_built_once_more_and_one_that_never_loads_is_one_sentence(tmp_path, monkeypatch):
+    built = compile.library_path(False)
+    script = tmp_path / "c++"  # a stand-in compiler: copies what COPY names
+    script.write_text('#!/bin/sh\n[ "$1" = --version ] && { echo copy 2; exit 0; }\nwhile [ "$1" != -o ]; do shift; done\n'
+                      'cp "$COPY" "$2"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
+    monkeypatch.setenv("SPLATSCOPE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COPY", str(script))
+    with pytest.raises(compile.CompileError, match="cannot be loaded.*SPLATSCOPE_CACHE"):
+        cpu.Kernels(torch.float32)
+    compile.library_path(False).write_bytes(b"half a library")
+    monkeypatch.setenv("COPY", str(built))
+    assert cpu.Kernels(torch.float32).chunks == 16

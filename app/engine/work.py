@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from app.engine.background import Report
@@ -98,8 +98,9 @@ def prepare(engine: Engine) -> Job:
         helper = engine.background(lambda report: engine.settings.load_backend(wanted, report), "prepare")
         try:
             ready = yield from helper.wait()
-        except ValueError as error:   # the backend asked for cannot run here
-            ready = Ready("reference", str(error))
+        except ValueError as error:   # the backend asked for cannot run here: the fastest that can does
+            helper = engine.background(lambda report: engine.settings.load_backend("auto", report), "prepare")
+            ready = replace((yield from helper.wait()), instead=str(error))
         engine.backend = ready.name
         say_fallback(engine, ready)
         engine.emit(ConfigChanged(flatten(engine.config)))
@@ -108,9 +109,10 @@ def prepare(engine: Engine) -> Job:
 
 
 def say_fallback(engine: Engine, ready: Ready) -> None:
-    """A slow renderer that nobody asked for is said aloud, in the window and on stderr."""
+    """A backend that nobody asked for is said aloud, in the window and on stderr."""
     if ready.instead:
-        engine.notice(f"The plain PyTorch renderer runs, slowly, because {ready.instead}.", "warning", aloud=True)
+        runs = "The plain PyTorch renderer runs, slowly," if ready.name == "reference" else f"The backend {ready.name} runs"
+        engine.notice(f"{runs} because {ready.instead}.", "warning", aloud=True)
 
 
 def switch_backend(engine: Engine, name: str) -> Job:

@@ -148,6 +148,20 @@ def test_a_fallback_is_said_in_the_window_and_on_stderr(capsys):
     assert "no C++ compiler" in capsys.readouterr().err
 
 
+def test_a_backend_that_cannot_run_here_gives_way_to_the_fastest_that_can(capsys):
+    def load(name: str, report: Report) -> Ready:
+        if name == "cuda":
+            raise ValueError("backend cuda is not part of this version")
+        return Ready("cpu" if name == "auto" else name)
+
+    with running_engine(backend="cuda", load_backend=load) as window:
+        window.until(lambda: window.of(m.Notice))
+        (notice,) = window.of(m.Notice)
+        assert notice.level == "warning" and "backend cpu runs because backend cuda" in notice.text
+        assert window.engine.backend == "cpu"
+    assert "backend cuda" in capsys.readouterr().err
+
+
 # ---------------------------------------------------------------- failures
 
 

@@ -5,7 +5,7 @@ Importing this module does not import torch: annotations only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +13,6 @@ import numpy as np
 from render.config import TILE_SIZE
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 PARAM_GROUPS = ("means", "quats", "log_scales", "logit_opacities", "sh0", "shN")
@@ -133,8 +132,3 @@ class GradientTap:
     v_conics: Tensor | None = None        # [N,3] dL/d(a,b,c), b standing for both off-diagonal entries
     v_colors: Tensor | None = None        # [N,3]
     v_opacities: Tensor | None = None     # [N]
-
-
-def select_rows(params: GaussianParams, index: torch.Tensor) -> GaussianParams:
-    """A detached copy of the given rows, uids included."""
-    return GaussianParams(**{f.name: getattr(params, f.name).detach()[index].clone() for f in fields(params)})

@@ -42,6 +42,7 @@ class Publisher:
         self._memory: dict[str, int] = {}
         self._report: GaussianReport | None = None
         self._report_of: tuple | None = None
+        self._report_held: tuple = ()        # what _report_of names by id, kept so that no id is given out again
         self._steps: deque[float] = deque(maxlen=4096)
 
     # ------------------------------------------------------------------ told by the engine
@@ -154,7 +155,7 @@ class Publisher:
                 self._report = None
             else:
                 self._report = report(model, index, request.camera)
-            self._report_of = of
+            self._report_of, self._report_held = of, (model, request.camera)
         return self._report
 
 

@@ -146,12 +146,6 @@ MODES: dict[ViewMode, Callable[[Sight], Picture]] = {
     "color": color, "depth": depth, "transmittance": transmittance, "error": error, "truth": truth,
     "contributors": contributors_per_pixel, "ellipsoids": ellipsoids, "points": points, "heatmap": heatmap,
 }
-STANDS_STILL: frozenset[ViewMode] = frozenset({"truth"})
-"""Modes whose picture does not change when the model does."""
-
-
-def needs_photograph(mode: ViewMode) -> bool:
-    return mode in ("error", "truth")
 
 
 def to_rgba(rgb: np.ndarray, width: int, height: int) -> np.ndarray:

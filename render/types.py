@@ -69,6 +69,13 @@ class Camera:
     height: int
     near: float = 0.01
     far: float = 1e10
+    whole: tuple[float, float, float, float] | None = None  # left, top, width, height [px] of the picture that this is a
+    # part of: the projection's clamp is that of the whole picture, so that a part has the same pixels; None = is whole
+
+    @property
+    def span(self) -> tuple[float, float, float, float]:
+        """(left, top, width, height) px of the whole picture."""
+        return self.whole or (0.0, 0.0, float(self.width), float(self.height))
 
     @property
     def center(self) -> np.ndarray:
@@ -83,9 +90,11 @@ class Camera:
     def resized(self, width: int, height: int) -> Camera:
         """The same view at another resolution; K scales per axis (pixel centres at +0.5)."""
         K = self.K.astype(np.float64).copy()
-        K[0] *= width / self.width
-        K[1] *= height / self.height
-        return Camera(self.viewmat, K, int(width), int(height), self.near, self.far)
+        x, y = width / self.width, height / self.height
+        K[0] *= x
+        K[1] *= y
+        whole = None if self.whole is None else (self.whole[0] * x, self.whole[1] * y, self.whole[2] * x, self.whole[3] * y)
+        return Camera(self.viewmat, K, int(width), int(height), self.near, self.far, whole)
 
 
 @dataclass

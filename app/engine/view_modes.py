@@ -45,11 +45,10 @@ class Sight:
     camera: Camera
     photographs: Photographs = field(default_factory=Photographs)
     last_range: tuple[float, float] | None = None   # of the picture before, if it showed the same quantity
-    raster: RasterConfig | None = None              # rules other than the model's
 
     @property
     def rules(self) -> RasterConfig:
-        return self.raster or self.model.options.raster
+        return self.model.options.raster
 
     def render(self, **named: Any) -> RenderOutput:
         """The model at this camera; keywords as Model.render."""

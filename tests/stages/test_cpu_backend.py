@@ -140,3 +140,19 @@ def test_a_damaged_library_is_built_once_more_and_one_that_never_loads_is_one_se
     compile.library_path(False).write_bytes(b"half a library")
     monkeypatch.setenv("COPY", str(built))
     assert cpu.Kernels(torch.float32).chunks == 16
+
+
+def test_debug_names_the_kernel_that_wrote_nan(monkeypatch):
+    monkeypatch.setenv("SPLATSCOPE_DEBUG", "1")
+    k = cpu.Kernels(torch.float32)
+    good = torch.zeros(8)
+    k.adam_step(8, good.clone(), good, good.clone(), good.clone(), 1.0, 0.9, 0.999, 1.0, 1e-15)
+    with pytest.raises(FloatingPointError, match="adam_step wrote NaN into param, first at row 3"):
+        bad = good.clone()
+        bad[3] = float("nan")
+        k.adam_step(8, bad, good, good.clone(), good.clone(), 1.0, 0.9, 0.999, 1.0, 1e-15)
+    case = scenes.make_random(60, 37, 23, 13).to(torch.float32)
+    monkeypatch.setattr(cpu, "_loaded", {torch.float32: k})
+    out = render(activate(case.params, "cpu"), case.camera, RasterConfig(), background=torch.zeros(3), sh_degree=3,
+                 backend="cpu")
+    assert out.colors.max() > 0.1

@@ -64,7 +64,7 @@ class Publisher:
     def start_over(self) -> None:
         """Another run: nothing of the old one is shown on."""
         self._curves, self._histogram, self._memory, self._report = {}, None, {}, None
-        self._report_of = None
+        self._report_of, self._report_held = None, ()   # let the old model go
         self._steps.clear()
         self._curves_at = self._panel_at = -1e9
         self._curves_stale = self.dirty = True

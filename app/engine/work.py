@@ -152,18 +152,17 @@ def reset(engine: Engine) -> Job:
     """A new trainer on the same scene, with the options as they are now."""
 
     def run() -> Work:
-        yield 0.5, "placing Gaussians"
+        from app.engine.opening import build_trainer
+
         model = engine.model
         assert model is not None and model.scene is not None
-        trainer = engine.settings.make_trainer(model.scene, engine.config, backend=engine.backend)
-        was_done = engine.state == "finished"
-        model.trainer = trainer
+        if engine.state == "finished":   # a run that has ended waits for the user; Play meanwhile counts
+            engine.running, engine.steps_left = False, None
+        model.trainer = yield from build_trainer(engine, model.scene, (0.0, 1.0))
         model.moved()
         engine.start_over()
         engine.publisher.start_over()
         engine.failed = False
-        if was_done:
-            engine.running = False
         engine.say_notices()
 
     return Job(RESETTING, run())

@@ -23,7 +23,7 @@ from app.training.densify.base import DensifyRecord, Strategy, TrainState, ViewG
 from app.training.densify.lineage import Lineage
 from app.training.densify.none import NoDensification
 from app.training.densify.statistics import GradientStatistics
-from app.training.init import initial_params
+from app.training.init import Progress, initial_params
 from app.training.memory import available_bytes, default_cap
 from app.training.optimizer import Adam
 from app.training.rows import Rows
@@ -64,12 +64,13 @@ def psnr_of(mse: float) -> float:
 class Trainer:
     """Trains `scene` (its training split) from `params`, or from its points, or from random ones.
 
+    `progress` is called while the first Gaussians are placed; an exception raised in it ends that.
     `notices` collects sentences for the user; whoever runs the trainer takes them out.
     Raises SceneError when the scene has no view to train on (D22).
     """
 
     def __init__(self, scene: Scene, config: TrainConfig, *, backend: str = "auto",
-                 params: GaussianParams | None = None) -> None:
+                 params: GaussianParams | None = None, progress: Progress | None = None) -> None:
         self.scene = scene
         self.config = config
         self.views: Sequence[View] = scene.train
@@ -82,7 +83,7 @@ class Trainer:
         self.extent = config.extent or self._measure_extent()
         if params is None:
             params, notice = initial_params(scene.points, self.views, sh_degree=config.sh_degree, device=self.device,
-                                            init_points=config.init_points, seed=config.seed)
+                                            init_points=config.init_points, seed=config.seed, progress=progress)
             if notice:
                 self.notices.append(notice)
         self.iteration = 0

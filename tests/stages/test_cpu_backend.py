@@ -109,6 +109,19 @@ def test_buffers_are_used_again_only_when_nobody_views_them():
     assert buffers.held_bytes() >= 2 * 700 * 999 * 4
 
 
+def test_released_buffers_are_those_that_nobody_views():
+    kept, gone = buffers.empty((500, 997), torch.float32).fill_(3), buffers.empty((500, 997), torch.float32)
+    view = kept[7:]
+    del kept, gone
+    before = buffers.held_bytes()
+    buffers.release()
+    assert view.numel() * 4 <= buffers.held_bytes() <= before - 500 * 997 * 4
+    assert (view == 3).all() and (buffers.empty((500, 997), torch.float32).fill_(4) == 4).all() and (view == 3).all()
+    del view
+    buffers.release()
+    assert buffers.held_bytes() <= before - 2 * 500 * 997 * 4
+
+
 def test_two_processes_may_build_at_once(tmp_path):
     """Each builds a file of its own and renames it into place; both then work."""
     code = "import torch; from render.backends import cpu; cpu.prepare(); print(cpu.kernels(torch.float32).chunks)"

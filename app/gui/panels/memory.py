@@ -8,8 +8,11 @@ from app.gui.widgets import Rows, Ui, heading
 
 PARTS = (("parameters", "Parameters", "The raw parameters of all Gaussians"),
          ("adam", "Adam state", "First and second moments of every parameter"),
+         ("statistics", "Statistics", "What densification has gathered since the last time"),
+         ("gradients", "Gradients", "Of the last step, kept to be looked at"),
          ("images", "Images", "Decoded photographs, 8 bit"),
          ("intersections", "Intersections", "Tile lists of the last picture"),
+         ("buffers", "Scratch buffers", "Memory that the kernels use again; gradients and intersections may lie in it"),
          ("rss", "Process", "Resident memory of the whole process"))
 
 

@@ -45,15 +45,35 @@ def one_gaussian(depth: float = 3.0, opacity: float = 0.6, scale: float = 0.3) -
     return Model("one", fixed_params=params, fixed_backend="reference"), camera
 
 
-def show(model: Model, mode: m.ViewMode, camera: Camera | None = None, **named) -> Picture:
+def show(model: Model, mode: str, camera: Camera | None = None, **named) -> Picture:
     if camera is None:
         assert model.scene is not None
         camera = model.scene.views[0].camera
     return MODES[mode](Sight(model, m.ViewRequest(camera, mode, **named), camera, Photographs()))
 
 
-def test_every_mode_of_the_protocol_has_a_room():
-    assert set(MODES) == set(m.VIEW_MODES)
+def test_the_table_of_modes_and_the_drawing_functions_agree():
+    """A mode is one entry and one function: neither may stand without the other, and no two share a key or a label."""
+    assert list(MODES) == list(m.MODES) == list(m.VIEW_MODES)
+    for field in ("key", "label", "help"):
+        assert len({getattr(mode, field) for mode in m.MODES.values()}) == len(m.MODES)
+
+
+@pytest.mark.parametrize("mode", m.VIEW_MODES)
+def test_the_modes_are_what_the_table_says_of_them(model, mode):
+    """Those with a range have a legend, and those that need a photograph say so where there is none."""
+    assert (show(model, mode, view_index=0).legend is not None) == m.MODES[mode].ranged
+    assert bool(show(model, mode, view_index=None).note) == m.MODES[mode].needs_photograph
+
+
+@pytest.mark.parametrize(("mode", "named"), [("depth", {}), ("heatmap", {"quantity": "opacity"})])
+def test_a_range_that_cannot_be_shown_is_said(model, mode, named):
+    """A logarithm of 0 is none: the picture keeps an automatic range, and says why; a linear one takes it."""
+    typed = dict(view_index=0, value_range=(0.0, 1.0), **named)
+    picture = show(model, mode, log_scale=True, **typed)
+    assert "logarithmic scale cannot begin at 0" in picture.note and picture.legend is not None and picture.legend.lo > 0
+    assert show(model, mode, log_scale=False, **typed).note == ""
+    assert "no range" in show(model, mode, view_index=0, value_range=(0.0, 1e300), **named).note
 
 
 @pytest.mark.parametrize("mode", m.VIEW_MODES)

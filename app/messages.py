@@ -289,6 +289,7 @@ class Snapshot:
     sh_degree: int = 0
     steps_per_second: float = 0.0
     backend: str = ""
+    backends: tuple[str, ...] = ()         # those that SetBackend takes here, "auto" included
     device: str = ""
     frame: Frame | None = None
     curves: Mapping[str, Curve] = field(default_factory=dict)      # loss, train_psnr, test_psnr, count

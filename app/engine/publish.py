@@ -99,8 +99,8 @@ class Publisher:
     def _snapshot(self) -> Snapshot:
         engine, model = self._engine, self._engine.model
         base = Snapshot(state=engine.state, iterations=engine.config.iterations, backend=engine.backend,  # type: ignore
-                        device=device_name(engine.backend), threads=engine.threads_in_use, job=engine.jobs.progress,
-                        commands_done=engine.commands_done)
+                        backends=engine.usable_backends, device=device_name(engine.backend),
+                        threads=engine.threads_in_use, job=engine.jobs.progress, commands_done=engine.commands_done)
         if model is None:
             return base
         self._renew_panels(model)

@@ -101,7 +101,9 @@ def prepare(engine: Engine) -> Job:
         except ValueError as error:   # the backend asked for cannot run here: the fastest that can does
             helper = engine.background(lambda report: engine.settings.load_backend("auto", report), "prepare")
             ready = replace((yield from helper.wait()), instead=str(error))
-        engine.backend = ready.name
+        from render.pipeline import usable_backends
+
+        engine.backend, engine.usable_backends = ready.name, usable_backends()
         say_fallback(engine, ready)
         engine.emit(ConfigChanged(flatten(engine.config)))
 

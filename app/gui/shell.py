@@ -100,8 +100,7 @@ class Shell:
             self._heartbeat.stop()
             on_close()
             self._save()
-            if self._trace is not None:
-                self._trace.close()
+            self._end_trace()
             dpg.destroy_context()
         return 0
 
@@ -125,9 +124,7 @@ class Shell:
             work = self.clock() - begin
             self.frame_ms = 1e3 * work
             self.frames += 1
-            if self._trace is not None:
-                self._trace.frame(begin, self.frame_ms, self.model.snapshot, self.view.mode,
-                                  moving=self.view.moving(begin), shown_size=self.viewport.picture.size)
+            self._record(begin)
             if self._on_frame is not None:
                 self._on_frame(self)
             self._usual_work += 0.1 * (work - self._usual_work)
@@ -140,6 +137,7 @@ class Shell:
         if self._heartbeat.beat():
             self._sent = None
         run_jobs(dpg.get_callback_queue(), self._failed)
+        self.keyboard.update()
         self._read(now)
         self._follow_hand(now)
         self._apply_size()
@@ -149,6 +147,26 @@ class Shell:
         self._guard(self.viewport.update, now)
         dpg.render_dearpygui_frame()
         self.viewport.after_frame()
+
+    def _record(self, begin: float) -> None:
+        """A line of the trace; where that fails, as on a full disk, tracing ends and the window goes on."""
+        if self._trace is None:
+            return
+        try:
+            self._trace.frame(begin, self.frame_ms, self.model.snapshot, self.view.mode,
+                              moving=self.view.moving(begin), shown_size=self.viewport.picture.size)
+        except OSError as error:
+            self.actions.notify(f"The trace ends here: it cannot be written ({error.strerror or error}).", "warning")
+            self._end_trace(quietly=True)
+
+    def _end_trace(self, *, quietly: bool = False) -> None:
+        trace, self._trace = self._trace, None
+        try:
+            if trace is not None:
+                trace.close()
+        except OSError as error:
+            if not quietly:
+                print(f"splatscope: the end of the trace was not written ({error.strerror or error})", file=sys.stderr)
 
     def awake(self, now: float) -> bool:
         """Whether someone uses the window right now."""

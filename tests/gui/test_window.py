@@ -299,3 +299,58 @@ def test_one_failing_callback_does_not_drop_the_rest(make_window: Callable[..., 
     window.wait_for(f"shell.frames > {frames + 3}")
     assert window.get("sum('on purpose' in n.text for n in shell.model.notices)") == 1
     assert window.close() == 0
+
+
+def test_the_failure_window_closes_and_opens_again(make_window: Callable[..., Window]) -> None:
+    """By its cross and by Esc; the next failure is shown again."""
+    window = make_window()
+    window.wait_for("shell.model.frame is not None")
+    shown = "dpg.is_item_shown(shell.notices._failure_window)"
+
+    def fail(text: str) -> None:
+        window.run(f"engine.playing = False; shell.model.apply(m.EngineFailed({text!r}, 'Traceback: {text}'), shell.clock())")
+        window.wait_for(shown)
+        window.frames(3)
+
+    window.run("engine.playing = False")
+    window.wait_for("shell.model.snapshot.state == 'paused'")
+    fail("first")
+    x, y = window.get("dpg.get_item_pos(shell.notices._failure_window)")
+    window.click(x + window.get("dpg.get_item_width(shell.notices._failure_window)") - 14, y + 12)
+    window.wait_for(f"not {shown}", "the cross closes it")
+    fail("second")
+    assert window.get("dpg.get_value(shell.notices._summary)") == "second"
+    window.input("key", "Escape")
+    window.wait_for(f"not {shown}", "Esc closes it")
+    fail("third")
+    assert window.get("shell._complained == set()")
+    assert window.close() == 0
+
+
+def test_the_menu_offers_the_backends_that_the_engine_can_run(window: Window) -> None:
+    offered = "[dpg.get_item_label(i) for i in dpg.get_item_children(shell.toolbar._menu, 1) if dpg.get_item_label(i)]"
+    assert window.wait_for(offered) == ["auto", "cpu", "reference"]
+    assert window.get("shell.model.snapshot.backends") == ["auto", "cpu", "reference"]
+
+
+def test_a_key_whose_release_was_lost_is_let_go(window: Window) -> None:
+    """As when Ctrl goes up in another window: shortcuts work again; one that is really held stays held."""
+    window.point(*window.middle("shell.viewport.canvas"))
+    window.run("shell.keyboard._held[dpg.mvKey_LControl] = 0")
+    window.wait_for("not shell.keyboard.ctrl()")
+    window.input("keydown", "ctrl")
+    window.wait_for("shell.keyboard.ctrl()")
+    window.frames(12)
+    assert window.get("shell.keyboard.ctrl()")
+    window.input("keyup", "ctrl")
+    window.wait_for("not shell.keyboard.ctrl()")
+
+
+def test_a_trace_that_cannot_be_written_ends_with_one_notice(make_window: Callable[..., Window]) -> None:
+    window = make_window()
+    window.wait_for("shell.frames > 3")
+    window.run("shell._trace._file.close(); shell._trace._file = open('/dev/full', 'w')")
+    window.wait_for("shell._trace is None")
+    window.frames(5)
+    assert window.get("sum('trace ends here' in n.text for n in shell.model.notices)") == 1
+    assert window.close() == 0

@@ -11,11 +11,11 @@ import pytest
 
 
 def need(program: str) -> str:
-    """Path of a program. Where CI says so its absence fails the tests: they must not be skipped unseen."""
+    """Path of a program. Where CI is set, to whatever, its absence fails the tests: they must not be skipped unseen."""
     found = shutil.which(program)
     if found is None:
         message = f"{program} is not installed; GUI tests need the packages xvfb and xdotool"
-        if os.environ.get("CI", "").lower() in ("1", "true"):
+        if os.environ.get("CI"):
             pytest.fail(message)
         pytest.skip(message)
     return found

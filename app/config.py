@@ -33,7 +33,10 @@ class TrainConfig:
     """One training run. Defaults are graphdeco's (Kerbl et al. 2023) unless help says otherwise."""
 
     iterations: int = setting(30000, "Training steps.", unit="it", lo=1, hi=100000)
-    schedule_iterations: int = setting(0, "Length the schedules are made for; 0 = iterations.", unit="it", lo=0, hi=100000)
+    schedule_iterations: int = setting(
+        0, "Length M the schedules are made for; 0 = iterations. Below 30 000, with r = M/30 000: densification from "
+        "500 r^(1/3) to 15 000 r every 100 r^(-1/4), one more SH degree every 1000 r^(1/2); resets stay every 3000.",
+        unit="it", lo=0, hi=100000)
     sh_degree: int = setting(3, "Highest spherical-harmonics degree.", lo=0, hi=3, live=False)
     sh_every: int = setting(1000, "Iterations between SH degree increases.", unit="it", lo=1, hi=10000)
     micro_batch: int = setting(1, "Cameras per step; the gradient is their mean.", lo=1, hi=16)

@@ -10,10 +10,37 @@ import numpy as np
 
 from render.types import Camera
 
-ViewMode = Literal[
-    "color", "depth", "transmittance", "error", "truth", "contributors", "ellipsoids", "points", "heatmap"]
-VIEW_MODES: tuple[ViewMode, ...] = (
-    "color", "depth", "transmittance", "error", "truth", "contributors", "ellipsoids", "points", "heatmap")
+ViewMode = str
+"""The name of a ModeInfo."""
+
+
+@dataclass(frozen=True)
+class ModeInfo:
+    """One way to look at the model. A new one is an entry in MODES and a drawing function of its name in the engine."""
+
+    name: ViewMode
+    label: str
+    help: str
+    key: str                          # on the keyboard
+    ranged: bool = False              # its colours stand for numbers, so it has a range and a scale
+    needs_photograph: bool = False    # exists only at a photograph's camera
+
+
+MODES: dict[ViewMode, ModeInfo] = {mode.name: mode for mode in (
+    ModeInfo("color", "Colour", "What training compares with the photographs.", "1"),
+    ModeInfo("depth", "Depth", "Expected depth: the sum of w z over the sum of w, in world units along the line of sight.",
+             "2", ranged=True),
+    ModeInfo("transmittance", "Transmittance", "T_N, the share of light from behind the scene that reaches the camera.",
+             "3", ranged=True),
+    ModeInfo("error", "Error", "Absolute difference from the photograph, at a scene view.", "4", ranged=True,
+             needs_photograph=True),
+    ModeInfo("truth", "Ground truth", "The photograph itself, at a scene view.", "5", needs_photograph=True),
+    ModeInfo("contributors", "Contributors", "How many Gaussians are blended into each pixel.", "6", ranged=True),
+    ModeInfo("ellipsoids", "Ellipsoids", "Each Gaussian as a solid ellipsoid.", "7"),
+    ModeInfo("points", "Points", "Each Gaussian as a dot at its mean.", "8"),
+    ModeInfo("heatmap", "Heatmap", "Each Gaussian coloured by a quantity, such as its screen-space gradient.", "9",
+             ranged=True))}
+VIEW_MODES: tuple[ViewMode, ...] = tuple(MODES)
 
 
 # ---------------------------------------------------------------- commands: window -> engine, in order, none lost
@@ -262,6 +289,7 @@ class Snapshot:
     sh_degree: int = 0
     steps_per_second: float = 0.0
     backend: str = ""
+    backends: tuple[str, ...] = ()         # those that SetBackend takes here, "auto" included
     device: str = ""
     frame: Frame | None = None
     curves: Mapping[str, Curve] = field(default_factory=dict)      # loss, train_psnr, test_psnr, count

@@ -8,18 +8,13 @@ GS_KERNEL void adam_step(int64_t n, Real* param, const Real* grad, Real* exp_avg
     const Vec size = vsplat(Real(step_size)), bias = vsplat(Real(rsqrt_bias2)), e = vsplat(Real(eps));
     parallel_ranges(n, 16 * PIECE, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i += LANES) {
-            const size_t bytes = size_t(std::min<int64_t>(LANES, end - i)) * sizeof(Real);
-            Vec p{}, g{}, m{}, v{};
-            std::memcpy(&p, param + i, bytes);
-            std::memcpy(&g, grad + i, bytes);
-            std::memcpy(&m, exp_avg + i, bytes);
-            std::memcpy(&v, exp_avg_sq + i, bytes);
-            m = b1 * m + c1 * g;
-            v = b2 * v + c2 * g * g;
-            p -= size * m / (sqrt_(v) * bias + e);
-            std::memcpy(param + i, &p, bytes);
-            std::memcpy(exp_avg + i, &m, bytes);
-            std::memcpy(exp_avg_sq + i, &v, bytes);
+            const int64_t left = end - i;
+            const Vec g = load(grad + i, left);
+            const Vec m = b1 * load(exp_avg + i, left) + c1 * g;
+            const Vec v = b2 * load(exp_avg_sq + i, left) + c2 * g * g;
+            store(param + i, load(param + i, left) - size * m / (sqrt_(v) * bias + e), left);
+            store(exp_avg + i, m, left);
+            store(exp_avg_sq + i, v, left);
         }
     });
 }

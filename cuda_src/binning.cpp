@@ -41,8 +41,8 @@ GS_HD void touched_tiles(const CameraArgs& c, const RasterArgs& ra, const Real* 
     const TileBox box = tile_box(c, mean, extent);
     const Real level = Real(2) * std::log(opacity / ra.cutoff) + ra.footprint_margin;
     const Real mx = mean[0], my = mean[1], ex = extent[0], ey = extent[1], half = Real(0.5), size = TILE_SIZE;
-    const Spans across = make_spans(conic[0], conic[1], conic[2], level, ex, ey);
-    const Spans down = make_spans(conic[2], conic[1], conic[0], level, ey, ex);
+    Spans across, down;
+    make_spans(conic, level, ex, ey, across, down);
     const Real pad = 2 * std::numeric_limits<Real>::epsilon() * (std::abs(mx) + std::abs(my) + c.width + c.height);  // rounding
     for (int ty = box.y0; ty < box.y1; ty++) {
         const Real y0 = ty * size + half, y1 = min_((ty + 1) * size, Real(c.height)) - half;

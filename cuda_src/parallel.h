@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -29,46 +30,70 @@ class Pool {
         auto body = [&] {
             for (int64_t j; (j = next_.fetch_add(1, std::memory_order_relaxed)) < jobs;) fn(j);
         };
-        Task task{&body, [](void* b) { (*static_cast<decltype(body)*>(b))(); }};
-        next_.store(0, std::memory_order_relaxed);
         {
             std::lock_guard<std::mutex> lock(mutex_);
             while (int(workers_.size()) < helpers) workers_.emplace_back([this] { work(); });
-            task_ = &task;
+            next_.store(0, std::memory_order_relaxed);
+            task_ = {&body, [](void* b) { (*static_cast<decltype(body)*>(b))(); }};
             wanted_ = helpers;
-            running_.store(0, std::memory_order_relaxed);
+            called_.fetch_add(1, std::memory_order_release);
+            if (asleep_) wake_.notify_all();
         }
-        wake_.notify_all();
         body();
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            wanted_ = 0;  // helpers that have not come yet need not come any more
+        }
+        if (spin([&] { return running_.load(std::memory_order_acquire) == 0; })) return;
         std::unique_lock<std::mutex> lock(mutex_);
-        wanted_ = 0;  // helpers that have not woken yet need not come any more
-        idle_.wait(lock, [&] { return running_.load(std::memory_order_relaxed) == 0; });
-        task_ = nullptr;
+        idle_.wait(lock, [&] { return running_.load(std::memory_order_acquire) == 0; });
     }
 
   private:
     struct Task { void* body; void (*call)(void*); };
+
+    // Kernels follow each other within a fraction of a millisecond, and waking a thread that sleeps can take as long as a
+    // small kernel: so both sides first watch for a while, giving the core to whoever else wants it in between.
+    template <class Done> static bool spin(Done&& done) {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(200);
+        do {
+            for (int k = 0; k < 64; k++)
+                if (done()) return true;
+            std::this_thread::yield();
+        } while (std::chrono::steady_clock::now() < end);
+        return done();
+    }
     void work() {
-        std::unique_lock<std::mutex> lock(mutex_);
         for (;;) {
-            wake_.wait(lock, [&] { return wanted_ > 0; });
-            wanted_--;
-            running_.fetch_add(1, std::memory_order_relaxed);
-            Task task = *task_;
+            const uint64_t seen = called_.load(std::memory_order_acquire);
+            std::unique_lock<std::mutex> lock(mutex_);
+            if (wanted_ > 0) {
+                wanted_--;
+                running_.fetch_add(1, std::memory_order_relaxed);
+                const Task task = task_;
+                lock.unlock();
+                task.call(task.body);
+                lock.lock();
+                if (running_.fetch_sub(1, std::memory_order_release) == 1) idle_.notify_one();
+                continue;
+            }
             lock.unlock();
-            task.call(task.body);
+            if (spin([&] { return called_.load(std::memory_order_acquire) != seen; })) continue;
             lock.lock();
-            if (running_.fetch_sub(1, std::memory_order_relaxed) == 1) idle_.notify_one();
+            asleep_++;
+            wake_.wait(lock, [&] { return wanted_ > 0; });
+            asleep_--;
         }
     }
     std::atomic<int> threads_{int(std::max(1u, std::thread::hardware_concurrency()))};
     std::atomic<int64_t> next_{0};
     std::atomic<int> running_{0};
+    std::atomic<uint64_t> called_{0};
     std::mutex mutex_, run_mutex_;
     std::condition_variable wake_, idle_;
     std::vector<std::thread> workers_;
-    Task* task_ = nullptr;
-    int wanted_ = 0;
+    Task task_{};
+    int wanted_ = 0, asleep_ = 0;
 };
 
 // fn(begin, end) over fixed-size pieces of [0, n).

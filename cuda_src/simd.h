@@ -41,6 +41,17 @@ GS_HD Vec vabs(Vec a) { return (Vec)((Mask)a & ~sign_bits()); }
 GS_HD Vec vnegative(Vec a) { return (Vec)((Mask)a | sign_bits()); }  // -|a|
 GS_HD Vec load(const Real* p) { Vec v; std::memcpy(&v, p, sizeof v); return v; }
 GS_HD void store(Real* p, Vec v) { std::memcpy(p, &v, sizeof v); }
+// The first n lanes, for the ends of arrays; whole vectors take the short way.
+GS_HD Vec load(const Real* p, int64_t n) {
+    if (n >= LANES) return load(p);
+    Vec v{};
+    std::memcpy(&v, p, size_t(n) * sizeof(Real));
+    return v;
+}
+GS_HD void store(Real* p, Vec v, int64_t n) {
+    if (n >= LANES) store(p, v);
+    else std::memcpy(p, &v, size_t(n) * sizeof(Real));
+}
 GS_HD Mask load_mask(const Int* p) { Mask v; std::memcpy(&v, p, sizeof v); return v; }
 GS_HD void store_mask(Int* p, Mask v) { std::memcpy(p, &v, sizeof v); }
 

@@ -8,7 +8,7 @@
 
 namespace {
 constexpr int RADIUS = SSIM_WINDOW / 2, MARGIN = 3 * RADIUS;
-constexpr int ROWS = 32, COLUMNS = 240, HALO = ROWS + 2 * RADIUS;
+constexpr int ROWS = 64, COLUMNS = 240, HALO = ROWS + 2 * RADIUS;
 static_assert(COLUMNS % LANES == 0, "a block must hold whole vectors");
 
 struct Window {
@@ -102,9 +102,9 @@ GS_KERNEL void ssim_fwd(int height, int width, const Real* image, const Real* ta
                 if (n == LANES) sum += s.value; else ssim += lanes_sum(s.value, n);
                 if (!maps) continue;
                 Real* out = maps + int64_t(y0 + r) * g.W3 + x0 + i;
-                std::memcpy(out, &s.d_mean, n * sizeof(Real));
-                std::memcpy(out + plane, &s.d_xx, n * sizeof(Real));
-                std::memcpy(out + 2 * plane, &s.d_xy, n * sizeof(Real));
+                store(out, s.d_mean, n);
+                store(out + plane, s.d_xx, n);
+                store(out + 2 * plane, s.d_xy, n);
             }
             ssim += hsum(sum);
         }
@@ -135,16 +135,12 @@ GS_KERNEL void ssim_bwd(int height, int width, const Real* image, const Real* ta
             }
         for (int r = 0; r < rows; r++)
             for (int i = 0; i < columns; i += LANES) {
-                const size_t bytes = size_t(std::min(LANES, columns - i)) * sizeof(Real);
                 const int64_t at = int64_t(y0 + r) * g.W3 + x0 + i;
-                Vec x{}, y{};
-                std::memcpy(&x, image + at, bytes);
-                std::memcpy(&y, target + at, bytes);
-                const Vec d = x - y;
+                const Vec x = load(image + at, columns - i), y = load(target + at, columns - i), d = x - y;
                 Vec v = pick(d > zero, l1, pick(d < zero, -l1, zero)) + mse * d;
                 if (structural)
                     v += ws * (down_taps(k, strip[0], r, i) + Real(2) * x * down_taps(k, strip[1], r, i) + y * down_taps(k, strip[2], r, i));
-                std::memcpy(v_image + at, &v, bytes);
+                store(v_image + at, v, columns - i);
             }
     });
 }

@@ -33,6 +33,19 @@ def resolve_backend(name: str) -> str:
     return name
 
 
+def usable_backends() -> tuple[str, ...]:
+    """The names that resolve_backend takes here, "auto" first."""
+    return tuple(name for name in BACKENDS if _resolves(name))
+
+
+def _resolves(name: str) -> bool:
+    try:
+        resolve_backend(name)
+    except ValueError:
+        return False
+    return True
+
+
 def render(gaussians: Gaussians, camera: Camera, config: RasterConfig, *, background: Tensor, sh_degree: int,
            backend: str, depth: bool = False, colors: Tensor | None = None, tap: GradientTap | None = None
            ) -> RenderOutput:

@@ -5,7 +5,7 @@ Importing this module does not import torch: annotations only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +13,6 @@ import numpy as np
 from render.config import TILE_SIZE
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 PARAM_GROUPS = ("means", "quats", "log_scales", "logit_opacities", "sh0", "shN")
@@ -70,6 +69,13 @@ class Camera:
     height: int
     near: float = 0.01
     far: float = 1e10
+    whole: tuple[float, float, float, float] | None = None  # left, top, width, height [px] of the picture that this is a
+    # part of: the projection's clamp is that of the whole picture, so that a part has the same pixels; None = is whole
+
+    @property
+    def span(self) -> tuple[float, float, float, float]:
+        """(left, top, width, height) px of the whole picture."""
+        return self.whole or (0.0, 0.0, float(self.width), float(self.height))
 
     @property
     def center(self) -> np.ndarray:
@@ -84,9 +90,11 @@ class Camera:
     def resized(self, width: int, height: int) -> Camera:
         """The same view at another resolution; K scales per axis (pixel centres at +0.5)."""
         K = self.K.astype(np.float64).copy()
-        K[0] *= width / self.width
-        K[1] *= height / self.height
-        return Camera(self.viewmat, K, int(width), int(height), self.near, self.far)
+        x, y = width / self.width, height / self.height
+        K[0] *= x
+        K[1] *= y
+        whole = None if self.whole is None else (self.whole[0] * x, self.whole[1] * y, self.whole[2] * x, self.whole[3] * y)
+        return Camera(self.viewmat, K, int(width), int(height), self.near, self.far, whole)
 
 
 @dataclass
@@ -133,8 +141,3 @@ class GradientTap:
     v_conics: Tensor | None = None        # [N,3] dL/d(a,b,c), b standing for both off-diagonal entries
     v_colors: Tensor | None = None        # [N,3]
     v_opacities: Tensor | None = None     # [N]
-
-
-def select_rows(params: GaussianParams, index: torch.Tensor) -> GaussianParams:
-    """A detached copy of the given rows, uids included."""
-    return GaussianParams(**{f.name: getattr(params, f.name).detach()[index].clone() for f in fields(params)})

@@ -29,7 +29,7 @@ def open_scene(engine: Engine, command: m.OpenScene) -> None:
 
 def _may_train(engine: Engine) -> bool:
     """Whether there is, or soon will be, something to train; says why not."""
-    if engine.jobs.has(work.OPENING):
+    if engine.jobs.has(work.OPENING) or engine.jobs.has(work.RESETTING):
         return True
     model = engine.model
     if model is None:

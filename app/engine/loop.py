@@ -49,6 +49,7 @@ class Engine:
         self.settings = settings or EngineSettings()
         self.config = config or TrainConfig()    # what the next run starts with
         self.backend = self.settings.backend     # resolved by the first job
+        self.usable_backends: tuple[str, ...] = ()   # found out by the first job
         self.model: Model | None = None
         self.running = False
         self.steps_left: int | None = None       # of a Step command; None = no limit

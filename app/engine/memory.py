@@ -12,13 +12,19 @@ if TYPE_CHECKING:
 
 
 def memory_bytes(model: Model) -> dict[str, int]:
-    """Bytes by what they hold; `intersections` are the last drawn picture's, `rss` is the whole process."""
+    """Bytes by what they hold; `intersections` are the last drawn picture's, `rss` is the whole process.
+
+    `buffers` is the kernels' pool: tensors of the other kinds may lie in it.
+    """
+    from render.backends import buffers
+
     trainer = model.trainer
     if trainer is not None:
         memory = dict(trainer.state.rows.nbytes)
     else:
         memory = {"parameters": sum(t.numel() * t.element_size() for t in model.params.trained().values()), "adam": 0}
-    return memory | {"images": model.image_bytes(), "intersections": model.intersection_bytes, "rss": rss_bytes()}
+    return memory | {"images": model.image_bytes(), "intersections": model.intersection_bytes,
+                     "buffers": buffers.held_bytes(), "rss": rss_bytes()}
 
 
 def rss_bytes() -> int:

@@ -91,5 +91,5 @@ class Model:
                             sh_degree=self.sh_degree, backend=self.backend, depth=depth, colors=colors)
         bins = output.bins
         self.intersection_bytes = sum(t.numel() * t.element_size() for t in (
-            bins.tile_offsets, bins.flatten_ids, bins.emit_ids, bins.emit_offsets) if t is not None)
+            bins.tile_offsets, bins.flatten_ids, bins.emit_ids, bins.emit_offsets, bins.rows) if t is not None)
         return output

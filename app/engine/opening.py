@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, fields, replace
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +16,15 @@ from app.data.orient import scene_center, scene_extent, scene_up
 from app.data.scene import Scene, SceneError, View
 from app.engine.background import Report
 from app.engine.jobs import Work
+from app.engine.options import flatten, is_live
 from app.engine.pacing import Pace
 from app.messages import SceneOpened, ViewInfo
 
 if TYPE_CHECKING:
+    from app.config import TrainConfig
     from app.engine.loop import Engine
     from app.engine.model import Model
+    from app.training.trainer import Trainer
     from render.types import GaussianParams
 
 PREFETCH_BYTES = 1 << 30
@@ -63,8 +66,8 @@ def open_work(engine: Engine, path: str) -> Work:
 
     try:
         opened = yield from engine.background(read, "open").wait((0.0, 0.8))
-        yield 0.8, "placing Gaussians"
-        install(engine, opened)
+        model, event = yield from build(engine, opened)
+        install(engine, model, event)
         done = True
     finally:
         if not done:   # refused or cancelled: the old model, if there is one, stands still until the user plays it
@@ -74,17 +77,49 @@ def open_work(engine: Engine, path: str) -> Work:
         engine.background(lambda report: prefetch(views, report), "decode")
 
 
-def install(engine: Engine, opened: Opened) -> None:
-    """Make what was read the engine's model and tell the window."""
+def build(engine: Engine, opened: Opened) -> Generator[tuple[float, str] | None, None, tuple[Model, SceneOpened]]:
+    """Part of a job: make a model of what was read in a helper thread: many points take seconds."""
     from app.engine.model import Model
 
     if opened.scene is not None:
-        trainer = engine.settings.make_trainer(opened.scene, engine.config, backend=engine.backend)
-        model = Model(opened.path, trainer, opened.scene)
-    else:
-        assert opened.gaussians is not None
-        model = Model(opened.path, fixed_params=to_params(opened.gaussians.gaussians), fixed_config=engine.config,
-                      fixed_backend=engine.backend)
+        event = yield from engine.background(lambda report: describe(opened), "describe").wait((0.8, 0.0))
+        trainer = yield from build_trainer(engine, opened.scene, (0.8, 0.2))
+        return Model(opened.path, trainer, opened.scene), replace(event, extent=float(trainer.extent))
+    gaussians = opened.gaussians
+    assert gaussians is not None
+
+    def still(report: Report) -> tuple[Model, SceneOpened]:
+        report(0.0, "placing Gaussians")
+        return Model(opened.path, fixed_params=to_params(gaussians.gaussians)), describe(opened)
+
+    return (yield from engine.background(still, "build").wait((0.8, 0.2)))
+
+
+def build_trainer(engine: Engine, scene: Scene, scale: tuple[float, float]
+                  ) -> Generator[tuple[float, str] | None, None, Trainer]:
+    """Part of a job: a trainer that starts with the options as they are when it is ready; `scale` as Background.wait."""
+    while True:
+        config, backend = engine.config, engine.backend
+
+        def make(report: Report, config: TrainConfig = config, backend: str = backend) -> Trainer:
+            report(0.0, "placing Gaussians")
+            return engine.settings.make_trainer(scene, config, backend=backend, progress=report)
+
+        trainer = yield from engine.background(make, "build").wait(scale)
+        before, now = flatten(config), flatten(engine.config)
+        changed = [path for path in now if now[path] != before[path]]
+        if all(is_live(path) for path in changed):   # else it was built on options that only act at the start
+            for path in changed:
+                trainer.set_option(path, now[path])
+            return trainer
+
+
+def install(engine: Engine, model: Model, event: SceneOpened) -> None:
+    """Make what was built the engine's model and tell the window."""
+    from render.backends import buffers
+
+    if model.trainer is None:
+        model.fixed_config, model.fixed_backend = engine.config, engine.backend
         engine.running, engine.steps_left = False, None
     engine.model = model
     engine.pace = Pace.for_backend(model.backend)
@@ -92,7 +127,8 @@ def install(engine: Engine, opened: Opened) -> None:
     engine.start_over()
     engine.viewer.forget()
     engine.publisher.start_over()
-    engine.emit(describe(model, opened))
+    buffers.release()
+    engine.emit(event)
     engine.say_notices()
 
 
@@ -101,7 +137,7 @@ def demo_folder() -> Path:
     return (Path(str(resources.files("assets"))) / "demo").resolve()
 
 
-def describe(model: Model, opened: Opened) -> SceneOpened:
+def describe(opened: Opened) -> SceneOpened:
     from app.engine.view_modes import STILL_QUANTITIES
     from app.training.probes import quantities
 
@@ -114,10 +150,9 @@ def describe(model: Model, opened: Opened) -> SceneOpened:
                            opened.gaussians.notices, trainable=False,
                            quantities=tuple(q for q in quantities() if q.name in STILL_QUANTITIES))
     views = tuple(ViewInfo(view.name, view.camera, view.split) for view in scene.views)
-    extent = model.trainer.extent if model.trainer is not None else scene_extent(scene.views)
     center = scene_center(scene.views, scene.points)
     kind = "demo" if Path(opened.path).resolve() == demo_folder() else scene.kind
-    return SceneOpened(opened.path, kind, views, scene_up(scene.views), center, float(extent),
+    return SceneOpened(opened.path, kind, views, scene_up(scene.views), center, float(scene_extent(scene.views)),
                        tuple(scene.warnings), quantities=quantities())
 
 

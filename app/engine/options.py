@@ -68,6 +68,8 @@ def coerce(path: str, value: Any) -> Any:
         lo = f.metadata.get("lo")
         if number != number or number in (float("inf"), float("-inf")) or (lo is not None and lo >= 0 and number < 0):
             raise OptionError(f"{path} is {value!r}; it must be a finite number{'' if lo is None else f' >= {lo:g}'}")
+        if f.metadata.get("log") and number == 0:   # its logarithm is taken, here or in a slider
+            raise OptionError(f"{path} is {value!r}; it must be greater than 0")
         if kind is int and lo is not None and number < lo:
             raise OptionError(f"{path} is {value!r}; it must be at least {lo:g}")
         return number

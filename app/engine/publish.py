@@ -42,6 +42,7 @@ class Publisher:
         self._memory: dict[str, int] = {}
         self._report: GaussianReport | None = None
         self._report_of: tuple | None = None
+        self._report_held: tuple = ()        # what _report_of names by id, kept so that no id is given out again
         self._steps: deque[float] = deque(maxlen=4096)
 
     # ------------------------------------------------------------------ told by the engine
@@ -63,7 +64,7 @@ class Publisher:
     def start_over(self) -> None:
         """Another run: nothing of the old one is shown on."""
         self._curves, self._histogram, self._memory, self._report = {}, None, {}, None
-        self._report_of = None
+        self._report_of, self._report_held = None, ()   # let the old model go
         self._steps.clear()
         self._curves_at = self._panel_at = -1e9
         self._curves_stale = self.dirty = True
@@ -98,8 +99,8 @@ class Publisher:
     def _snapshot(self) -> Snapshot:
         engine, model = self._engine, self._engine.model
         base = Snapshot(state=engine.state, iterations=engine.config.iterations, backend=engine.backend,  # type: ignore
-                        device=device_name(engine.backend), threads=engine.threads_in_use, job=engine.jobs.progress,
-                        commands_done=engine.commands_done)
+                        backends=engine.usable_backends, device=device_name(engine.backend),
+                        threads=engine.threads_in_use, job=engine.jobs.progress, commands_done=engine.commands_done)
         if model is None:
             return base
         self._renew_panels(model)
@@ -154,7 +155,7 @@ class Publisher:
                 self._report = None
             else:
                 self._report = report(model, index, request.camera)
-            self._report_of = of
+            self._report_of, self._report_held = of, (model, request.camera)
         return self._report
 
 

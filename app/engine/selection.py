@@ -19,10 +19,10 @@ def pick(model: Model, camera: Camera, x: float, y: float) -> int | None:
     """uid of the Gaussian with the largest weight w = T alpha at pixel (x, y); None where nothing is blended."""
     column = min(max(int(x), 0), camera.width - 1)
     row = min(max(int(y), 0), camera.height - 1)
-    part, raster = crop(camera, column, row, 1, 1, model.options.raster)
-    output = model.render(part, raster=raster)
+    part = crop(camera, column, row, 1, 1)
+    output = model.render(part)
     found = pixel_contributions(output.projected, output.splat_colors, output.splat_opacities, output.bins, part,
-                                model.background, raster, 0, 0)
+                                model.background, model.options.raster, 0, 0)
     strongest = found.strongest()
     return None if strongest is None else int(model.params.uids[strongest])
 

@@ -127,9 +127,9 @@ class Viewer:
             request = replace(request, value_range=(frame.legend.lo, frame.legend.hi), log_scale=frame.legend.log)
         begun = engine.clock()
         rows = min(work.band, camera.height - work.row)
-        part, config = crop(camera, 0, work.row, camera.width, rows, model.options.raster)
+        part = crop(camera, 0, work.row, camera.width, rows)
         try:
-            work.rgb[work.row:work.row + rows] = self._picture(request, model, part, config).rgb
+            work.rgb[work.row:work.row + rows] = self._picture(request, model, part).rgb
         except Exception:
             self._refinement, self._given_up = None, self._drawn   # the coarse picture stays, the error is said once
             raise
@@ -142,14 +142,14 @@ class Viewer:
             assert self.request is not None
             self._finish(self.request, model, work.rgb, frame.legend, frame.note, 1.0, work.seconds)
 
-    def _picture(self, request: ViewRequest, model: Model, camera: Camera, raster=None) -> Picture:
+    def _picture(self, request: ViewRequest, model: Model, camera: Camera) -> Picture:
         from app.engine.photographs import Photographs
         from app.engine.view_modes import MODES, Sight
 
         self._photographs = self._photographs or Photographs()
         steady = self._range if self._engine.training else None
         kept = steady[1] if steady is not None and steady[0] == _shown(request) else None
-        return MODES[request.mode](Sight(model, request, camera, self._photographs, kept, raster))
+        return MODES[request.mode](Sight(model, request, camera, self._photographs, kept))
 
     def _finish(self, request: ViewRequest, model: Model, rgb: np.ndarray, legend: Legend | None, note: str, level: float,
                 seconds: float) -> None:

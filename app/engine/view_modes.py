@@ -1,4 +1,7 @@
-"""Every way to look at the model. A mode is one function, entered in MODES: it takes a Sight and returns a Picture."""
+"""Every way to look at the model. A mode of app.messages.MODES is one function here, marked with the mode's name.
+
+It takes a Sight and returns a Picture.
+"""
 
 from __future__ import annotations
 
@@ -45,11 +48,10 @@ class Sight:
     camera: Camera
     photographs: Photographs = field(default_factory=Photographs)
     last_range: tuple[float, float] | None = None   # of the picture before, if it showed the same quantity
-    raster: RasterConfig | None = None              # rules other than the model's
 
     @property
     def rules(self) -> RasterConfig:
-        return self.raster or self.model.options.raster
+        return self.model.options.raster
 
     def render(self, **named: Any) -> RenderOutput:
         """The model at this camera; keywords as Model.render."""
@@ -63,11 +65,26 @@ class Picture:
     note: str = ""
 
 
+MODES: dict[ViewMode, Callable[[Sight], Picture]] = {}
+"""The drawing function of every mode of app.messages.MODES."""
+
+
+def draws(mode: ViewMode) -> Callable[[Callable[[Sight], Picture]], Callable[[Sight], Picture]]:
+    """Enters the function below as the one that draws a mode."""
+    def enter(function: Callable[[Sight], Picture]) -> Callable[[Sight], Picture]:
+        MODES[mode] = function
+        return function
+
+    return enter
+
+
+@draws("color")
 def color(sight: Sight) -> Picture:
     """What training compares with the photographs."""
     return Picture(_image(sight.render()))
 
 
+@draws("depth")
 def depth(sight: Sight) -> Picture:
     """Expected camera z of what is visible: sum(w z) / max(alpha, eps) (N13)."""
     output = sight.render(depth=True)
@@ -78,12 +95,14 @@ def depth(sight: Sight) -> Picture:
                         sample=z[alpha > SURFACE_ALPHA])
 
 
+@draws("transmittance")
 def transmittance(sight: Sight) -> Picture:
     """Light from behind that still reaches the camera."""
     values = sight.render().transmittances.numpy()
     return _false_color(sight, values, None, "transmittance", "", "viridis", fixed=(0.0, 1.0))
 
 
+@draws("error")
 def error(sight: Sight) -> Picture:
     """Mean over channels of |render - photograph|, where the camera is a scene view's."""
     image = _image(sight.render())
@@ -95,6 +114,7 @@ def error(sight: Sight) -> Picture:
     return _false_color(sight, values, inside, "|render - photograph|", "of full scale", "turbo", sample=values[inside])
 
 
+@draws("truth")
 def truth(sight: Sight) -> Picture:
     """The photograph that training compares with."""
     photograph = _photograph(sight)
@@ -105,6 +125,7 @@ def truth(sight: Sight) -> Picture:
     return Picture(np.where(inside[..., None], picture, np.array(BACKDROP, np.float32)))
 
 
+@draws("contributors")
 def contributors_per_pixel(sight: Sight) -> Picture:
     """How many Gaussians were blended at each pixel."""
     output = sight.render()
@@ -114,17 +135,20 @@ def contributors_per_pixel(sight: Sight) -> Picture:
                         sample=counts[counts > 0])
 
 
+@draws("ellipsoids")
 def ellipsoids(sight: Sight) -> Picture:
     """Every Gaussian as a solid ellipse at ELLIPSOID_SIGMAS standard deviations, shaded like a sphere."""
     return _solid(sight, sigmas=ELLIPSOID_SIGMAS, shaded=True)
 
 
+@draws("points")
 def points(sight: Sight) -> Picture:
     """Every Gaussian's mean as a dot of its colour."""
     return _solid(sight, sigmas=POINT_SIGMAS, shaded=False, eps2d=POINT_EPS2D,
                   scales=sight.model.gaussians().scales * 1e-6)
 
 
+@draws("heatmap")
 def heatmap(sight: Sight) -> Picture:
     """A number per Gaussian as its colour, composited with the true opacities."""
     reading = _reading(sight)
@@ -139,19 +163,8 @@ def heatmap(sight: Sight) -> Picture:
         values = np.where(values <= 0.0, np.float32(lo), values)
     colors = torch.from_numpy(colorize(values, colormap, lo, hi, log)).to(sight.model.background.device)
     output = sight.render(colors=colors, background=_backdrop(sight))
-    return Picture(_image(output), Legend(probe.label, probe.unit, lo, hi, colormap, log, bool(unseen.any())))
-
-
-MODES: dict[ViewMode, Callable[[Sight], Picture]] = {
-    "color": color, "depth": depth, "transmittance": transmittance, "error": error, "truth": truth,
-    "contributors": contributors_per_pixel, "ellipsoids": ellipsoids, "points": points, "heatmap": heatmap,
-}
-STANDS_STILL: frozenset[ViewMode] = frozenset({"truth"})
-"""Modes whose picture does not change when the model does."""
-
-
-def needs_photograph(mode: ViewMode) -> bool:
-    return mode in ("error", "truth")
+    legend = Legend(probe.label, probe.unit, lo, hi, colormap, log, bool(unseen.any()))
+    return Picture(_image(output), legend, _refusal(sight, log))
 
 
 def to_rgba(rgb: np.ndarray, width: int, height: int) -> np.ndarray:
@@ -216,13 +229,25 @@ def _photograph(sight: Sight) -> tuple[np.ndarray, np.ndarray] | None:
 def _range(sight: Sight, values: np.ndarray, *, log: bool = False, signed: bool = False) -> tuple[float, float]:
     """The requested range, else an automatic one that follows the values without flickering."""
     wanted = sight.request.value_range
-    if wanted is not None and -LARGEST <= wanted[0] < wanted[1] <= LARGEST and (not log or wanted[0] > 0.0):
+    if wanted is not None and not _refusal(sight, log):
         return wanted
     lo, hi = auto_range(values, log=log, signed=signed)
     if sight.last_range is not None and (not log or sight.last_range[0] > 0.0):
         old_lo, old_hi = sight.last_range
         lo, hi = old_lo + 0.3 * (lo - old_lo), old_hi + 0.3 * (hi - old_hi)
     return lo, hi
+
+
+def _refusal(sight: Sight, log: bool) -> str:
+    """Why the requested range cannot be shown, in one sentence; empty where it can, or none was requested."""
+    wanted = sight.request.value_range
+    if wanted is None:
+        return ""
+    if not -LARGEST <= wanted[0] < wanted[1] <= LARGEST:
+        return f"{wanted[0]:g} to {wanted[1]:g} is no range of colours, so it is automatic."
+    if log and wanted[0] <= 0.0:
+        return f"A logarithmic scale cannot begin at {wanted[0]:g}: choose a range above 0, or the linear scale."
+    return ""
 
 
 def _false_color(sight: Sight, values: np.ndarray, known: np.ndarray | None, label: str, unit: str, colormap: str, *,
@@ -236,7 +261,7 @@ def _false_color(sight: Sight, values: np.ndarray, known: np.ndarray | None, lab
     rgb = colorize(values, colormap, lo, hi, log)
     if known is not None:
         rgb[~known] = BACKDROP
-    return Picture(rgb, Legend(label, unit, lo, hi, colormap, log))
+    return Picture(rgb, Legend(label, unit, lo, hi, colormap, log), _refusal(sight, log))
 
 
 def _solid(sight: Sight, *, sigmas: float, shaded: bool, eps2d: float | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from app.engine.background import Report
@@ -98,9 +98,12 @@ def prepare(engine: Engine) -> Job:
         helper = engine.background(lambda report: engine.settings.load_backend(wanted, report), "prepare")
         try:
             ready = yield from helper.wait()
-        except ValueError as error:   # the backend asked for cannot run here
-            ready = Ready("reference", str(error))
-        engine.backend = ready.name
+        except ValueError as error:   # the backend asked for cannot run here: the fastest that can does
+            helper = engine.background(lambda report: engine.settings.load_backend("auto", report), "prepare")
+            ready = replace((yield from helper.wait()), instead=str(error))
+        from render.pipeline import usable_backends
+
+        engine.backend, engine.usable_backends = ready.name, usable_backends()
         say_fallback(engine, ready)
         engine.emit(ConfigChanged(flatten(engine.config)))
 
@@ -108,9 +111,10 @@ def prepare(engine: Engine) -> Job:
 
 
 def say_fallback(engine: Engine, ready: Ready) -> None:
-    """A slow renderer that nobody asked for is said aloud, in the window and on stderr."""
+    """A backend that nobody asked for is said aloud, in the window and on stderr."""
     if ready.instead:
-        engine.notice(f"The plain PyTorch renderer runs, slowly, because {ready.instead}.", "warning", aloud=True)
+        runs = "The plain PyTorch renderer runs, slowly," if ready.name == "reference" else f"The backend {ready.name} runs"
+        engine.notice(f"{runs} because {ready.instead}.", "warning", aloud=True)
 
 
 def switch_backend(engine: Engine, name: str) -> Job:
@@ -150,18 +154,17 @@ def reset(engine: Engine) -> Job:
     """A new trainer on the same scene, with the options as they are now."""
 
     def run() -> Work:
-        yield 0.5, "placing Gaussians"
+        from app.engine.opening import build_trainer
+
         model = engine.model
         assert model is not None and model.scene is not None
-        trainer = engine.settings.make_trainer(model.scene, engine.config, backend=engine.backend)
-        was_done = engine.state == "finished"
-        model.trainer = trainer
+        if engine.state == "finished":   # a run that has ended waits for the user; Play meanwhile counts
+            engine.running, engine.steps_left = False, None
+        model.trainer = yield from build_trainer(engine, model.scene, (0.0, 1.0))
         model.moved()
         engine.start_over()
         engine.publisher.start_over()
         engine.failed = False
-        if was_done:
-            engine.running = False
         engine.say_notices()
 
     return Job(RESETTING, run())

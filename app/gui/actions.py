@@ -10,9 +10,9 @@ import numpy as np
 from app.gui import camera_controls as controls
 from app.gui.preferences import Preferences
 from app.gui.view_model import ViewModel
-from app.gui.view_state import MODE_LABELS, ViewState
+from app.gui.view_state import ViewState
 from app.messages import (
-    VIEW_MODES,
+    MODES,
     CancelJob,
     Command,
     Evaluate,
@@ -45,8 +45,7 @@ SHORTCUTS: tuple[Shortcut, ...] = (
     Shortcut("E", "evaluate", "Ctrl+E", "Measure the held-out views", ctrl=True),
     Shortcut("O", "toggle_error", "O", "Error map on and off"),
     Shortcut("G", "toggle_truth", "G", "Ground truth on and off"),
-    *(Shortcut(str(i + 1), "set_mode", str(i + 1), MODE_LABELS[mode], argument=mode)
-      for i, mode in enumerate(VIEW_MODES)),
+    *(Shortcut(mode.key, "set_mode", mode.key, mode.label, argument=mode.name) for mode in MODES.values()),
     Shortcut("Open_Brace", "previous_view", "[", "Previous scene view"),
     Shortcut("Close_Brace", "next_view", "]", "Next scene view"),
     Shortcut("F", "focus", "F", "Focus the selection, else the scene"),

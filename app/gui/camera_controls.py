@@ -19,6 +19,7 @@ MAX_PITCH = math.radians(89.0)      # short of the pole, where yaw loses its mea
 ORBIT_RADIANS = 0.006               # per pixel dragged
 LOOK_RADIANS = 0.003
 DOLLY_FACTOR = 0.88                 # distance left after one wheel notch
+CLOSEST_EXTENTS = 0.02              # the focus comes no nearer than this; what is nearer still is not drawn
 FLY_EXTENTS_PER_SECOND = 0.4
 DEFAULT_FOV_Y = math.radians(50.0)
 
@@ -58,7 +59,9 @@ class Rig:
         viewmat[:3, 3] = -rotation @ self.eye
         focal = 0.5 * height / math.tan(0.5 * self.fov_y)
         K = np.array([[focal, 0.0, 0.5 * width], [0.0, focal, 0.5 * height], [0.0, 0.0, 1.0]])
-        return Camera(viewmat, K, int(width), int(height))
+        # A Gaussian beside the eye has a footprint as large as the picture and no photograph to correct it: it would lie
+        # over a free view as fog. Scene views keep their own near plane, so that they show what training sees.
+        return Camera(viewmat, K, int(width), int(height), near=max(0.01, CLOSEST_EXTENTS * self.extent))
 
 
 def _frame(up: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -126,7 +129,7 @@ def pan(rig: Rig, dx: float, dy: float, height: float) -> Rig:
 
 def dolly(rig: Rig, notches: float) -> Rig:
     """Wheel up comes nearer. At the closest distance the focus moves along, so the wheel never stops working."""
-    closest = 0.02 * rig.extent
+    closest = CLOSEST_EXTENTS * rig.extent
     wanted = rig.distance * DOLLY_FACTOR**notches
     step = rig.distance - wanted
     return replace(rig, eye=rig.eye + step * rig.forward, distance=max(wanted, closest))
@@ -142,7 +145,7 @@ def fly(rig: Rig, right: float, down: float, forward: float, seconds: float, fas
 
 def focus_on(rig: Rig, point: np.ndarray, distance: float | None = None) -> Rig:
     """F: the point moves to the middle of the picture; the direction of view stays."""
-    distance = rig.distance if distance is None else max(distance, 0.02 * rig.extent)
+    distance = rig.distance if distance is None else max(distance, CLOSEST_EXTENTS * rig.extent)
     return replace(rig, eye=np.asarray(point, dtype=np.float64) - distance * rig.forward, distance=distance)
 
 

@@ -9,12 +9,14 @@ from app.gui.toolkit import dpg
 from app.gui.widgets import Ui
 
 REPEATING = frozenset({"step", "next_view", "previous_view"})
+LOST_FRAMES = 4
+"""A held key that has not been down for so many frames was let go while another window had the keyboard."""
 
 
 class Keyboard:
     def __init__(self, ui: Ui, touched: Callable[[], None]) -> None:
         self._ui, self._touched = ui, touched
-        self._held: set[int] = set()
+        self._held: dict[int, int] = {}   # key -> frames in a row that it has not been down
         self._bound: dict[int, list[Shortcut]] = {}
 
     def build(self, registry: int) -> None:
@@ -26,14 +28,21 @@ class Keyboard:
     def typing(self) -> bool:
         return any(dpg.is_item_active(item) for item in self._ui.typing)
 
-    @staticmethod
-    def ctrl() -> bool:
-        return bool(dpg.is_key_down(dpg.mvKey_LControl) or dpg.is_key_down(dpg.mvKey_RControl))
+    def ctrl(self) -> bool:
+        """From the events rather than the state of now: a quick Ctrl+S is over before its events are read."""
+        return dpg.mvKey_LControl in self._held or dpg.mvKey_RControl in self._held
+
+    def update(self) -> None:
+        """Each frame: forget keys whose release never came; a lost Ctrl would turn every key into a Ctrl shortcut."""
+        for key, away in list(self._held.items()):
+            self._held[key] = 0 if dpg.is_key_down(key) else away + 1
+            if self._held[key] >= LOST_FRAMES:
+                del self._held[key]
 
     def _on_press(self, sender: int, key: int) -> None:
         self._touched()
         repeated = key in self._held
-        self._held.add(key)
+        self._held[key] = 0
         if self.typing() and key != dpg.mvKey_Escape:
             return
         ctrl = self.ctrl()
@@ -45,4 +54,4 @@ class Keyboard:
 
     def _on_release(self, sender: int, key: int) -> None:
         self._touched()
-        self._held.discard(key)
+        self._held.pop(key, None)

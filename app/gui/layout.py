@@ -90,7 +90,9 @@ def compute(width: int, height: int, scale: float, preferences: Preferences) -> 
     right_width = 0
     if preferences.show_inspector:
         right_width = max(px(MIN_RIGHT), min(px(preferences.right), spare - px(MIN_LEFT)))
+        right_width = max(0, min(right_width, width - gap - px(MIN_VIEW_WIDTH) // 2))
     left_width = max(px(MIN_LEFT), min(px(preferences.left), spare - right_width))
+    left_width = min(left_width, width - gap - px(MIN_VIEW_WIDTH) // 2)
     if right_width and spare < px(MIN_LEFT) + px(MIN_RIGHT):
         left_width = 0
     view_x = left_width + (gap if left_width else 0)

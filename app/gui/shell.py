@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 from app.gui import layout as layouts
 from app.gui import preferences as stored
 from app.gui.actions import Actions
+from app.gui.callbacks import run_jobs
 from app.gui.heartbeat import Heartbeat
 from app.gui.keyboard import Keyboard
 from app.gui.layout import Rect
@@ -25,6 +25,7 @@ from app.gui.panels.densification import DensificationPanel
 from app.gui.panels.gaussian import GaussianPanel
 from app.gui.panels.help import HelpOverlay
 from app.gui.panels.hyperparameters import HyperparameterPanel
+from app.gui.panels.memory import MemoryPanel
 from app.gui.panels.notices import Notices
 from app.gui.panels.open_scene import OpenDialog
 from app.gui.panels.plots import PlotsPanel
@@ -52,19 +53,6 @@ INSPECTOR: tuple[tuple[str, type], ...] = (
     ("densify", DensificationPanel), ("gaussian", GaussianPanel), ("alpha", AlphaRulePanel),
     ("options", HyperparameterPanel))
 """The tabs of the inspector. A new panel is one file and one entry here."""
-
-
-def run_jobs(jobs: Sequence[Sequence[Any]] | None, failed: Callable[[BaseException], None]) -> None:
-    """Run queued Dear PyGui callbacks, each guarded: unguarded, one exception drops all that are queued behind it."""
-    for job in jobs or ():
-        callback = job[0]
-        if callback is None:
-            continue
-        try:
-            taken = len(inspect.signature(callback).parameters)
-            callback(*job[1:1 + taken])
-        except Exception as error:  # noqa: BLE001 - shown to the user
-            failed(error)
 
 
 class Shell:
@@ -112,8 +100,7 @@ class Shell:
             self._heartbeat.stop()
             on_close()
             self._save()
-            if self._trace is not None:
-                self._trace.close()
+            self._end_trace()
             dpg.destroy_context()
         return 0
 
@@ -137,9 +124,7 @@ class Shell:
             work = self.clock() - begin
             self.frame_ms = 1e3 * work
             self.frames += 1
-            if self._trace is not None:
-                self._trace.frame(begin, self.frame_ms, self.model.snapshot, self.view.mode,
-                                  moving=self.view.moving(begin), shown_size=self.viewport.picture.size)
+            self._record(begin)
             if self._on_frame is not None:
                 self._on_frame(self)
             self._usual_work += 0.1 * (work - self._usual_work)
@@ -152,6 +137,7 @@ class Shell:
         if self._heartbeat.beat():
             self._sent = None
         run_jobs(dpg.get_callback_queue(), self._failed)
+        self.keyboard.update()
         self._read(now)
         self._follow_hand(now)
         self._apply_size()
@@ -161,6 +147,26 @@ class Shell:
         self._guard(self.viewport.update, now)
         dpg.render_dearpygui_frame()
         self.viewport.after_frame()
+
+    def _record(self, begin: float) -> None:
+        """A line of the trace; where that fails, as on a full disk, tracing ends and the window goes on."""
+        if self._trace is None:
+            return
+        try:
+            self._trace.frame(begin, self.frame_ms, self.model.snapshot, self.view.mode,
+                              moving=self.view.moving(begin), shown_size=self.viewport.picture.size)
+        except OSError as error:
+            self.actions.notify(f"The trace ends here: it cannot be written ({error.strerror or error}).", "warning")
+            self._end_trace(quietly=True)
+
+    def _end_trace(self, *, quietly: bool = False) -> None:
+        trace, self._trace = self._trace, None
+        try:
+            if trace is not None:
+                trace.close()
+        except OSError as error:
+            if not quietly:
+                print(f"splatscope: the end of the trace was not written ({error.strerror or error})", file=sys.stderr)
 
     def awake(self, now: float) -> bool:
         """Whether someone uses the window right now."""
@@ -273,11 +279,12 @@ class Shell:
             dpg.add_theme_color(dpg.mvThemeCol_WindowBg, (*Palette.panel[:3], 0), category=dpg.mvThemeCat_Core)
         dpg.bind_item_theme(primary, bare)
         self._children = {name: self._child(int(primary), name) for name in ("top", "left", "bottom", "right", "status")}
-        self.toolbar, self.training, self.view_panel = Toolbar(ui), TrainingPanel(ui), ViewPanel(ui)
+        self.toolbar = Toolbar(ui)
+        self._left: tuple[Panel, ...] = (TrainingPanel(ui), ViewPanel(ui), MemoryPanel(ui))
         self.plots, self.status, self.viewport = PlotsPanel(ui), StatusLine(ui), Viewport(ui)
         self.toolbar.build(self._children["top"])
-        self.training.build(self._children["left"])
-        self.view_panel.build(self._children["left"])
+        for panel in self._left:
+            panel.build(self._children["left"])
         self.plots.build(self._children["bottom"])
         self.status.build(self._children["status"])
         self.viewport.build(int(primary))
@@ -367,7 +374,9 @@ class Shell:
 
     def _visible(self) -> list[Panel]:
         """Hidden panels cost nothing."""
-        panels: list[Panel] = [self.toolbar, self.training, self.view_panel, self.status, self.notices]
+        panels: list[Panel] = [self.toolbar, self.status, self.notices]
+        if self.layout.left.width:
+            panels += self._left
         if self.preferences.show_plots:
             panels.append(self.plots)
         current = self._tab()

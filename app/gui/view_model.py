@@ -173,6 +173,8 @@ class ViewModel:
         s = self.snapshot
         if s.iterations <= 0 or self.scene is None:
             return ()
+        if not self.scene.trainable:
+            return "View only: no photographs to train on", "View only"
         text, share = f"{formatting.count(s.iteration)} / {formatting.count(s.iterations)}", f"{self.fraction:.0%}"
         left = () if math.isnan(self.eta) else (f"{text}   {formatting.duration(self.eta)} left",)
         return (*left, text, share)
@@ -180,8 +182,8 @@ class ViewModel:
     @property
     def state_text(self) -> str:
         """One word or phrase for the training state."""
-        if self.job is not None:
-            return sentence(self.job.name)
+        if self.scene is not None and not self.scene.trainable and self.snapshot.state != "failed":
+            return "View only"
         return {"empty": "No scene", "loading": "Loading", "running": "Training", "paused": "Paused",
                 "finished": "Finished", "failed": "Stopped by an error"}[self.snapshot.state]
 

@@ -9,24 +9,10 @@ import numpy as np
 from app.gui import camera_controls as controls
 from app.gui.camera_controls import Rig
 from app.gui.resolution import AdaptiveResolution
-from app.messages import VIEW_MODES, SceneOpened, ViewInfo, ViewMode, ViewRequest
+from app.messages import MODES, SceneOpened, ViewInfo, ViewMode, ViewRequest
 from render.types import Camera
 
 MOVING_SECONDS = 0.18   # after the last motion the camera counts as moving, so that a slow hand does not flicker
-NEEDS_PHOTOGRAPH: frozenset[ViewMode] = frozenset({"error", "truth"})
-MODE_LABELS: dict[ViewMode, str] = {
-    "color": "Colour", "depth": "Depth", "transmittance": "Transmittance", "error": "Error", "truth": "Ground truth",
-    "contributors": "Contributors", "ellipsoids": "Ellipsoids", "points": "Points", "heatmap": "Heatmap"}
-MODE_HELP: dict[ViewMode, str] = {
-    "color": "What training compares with the photographs.",
-    "depth": "Expected depth: the sum of w z over the sum of w, in world units along the line of sight.",
-    "transmittance": "T_N, the share of light from behind the scene that reaches the camera.",
-    "error": "Absolute difference from the photograph, at a scene view.",
-    "truth": "The photograph itself, at a scene view.",
-    "contributors": "How many Gaussians are blended into each pixel.",
-    "ellipsoids": "Each Gaussian as a solid ellipsoid.",
-    "points": "Each Gaussian as a dot at its mean.",
-    "heatmap": "Each Gaussian coloured by a quantity, such as its screen-space gradient."}
 
 
 @dataclass
@@ -60,7 +46,7 @@ class ViewState:
         if first is None:
             self.rig = _without_views(direction, self.center, scene.extent)
             self.view_index = None
-            if self.mode in NEEDS_PHOTOGRAPH:
+            if MODES[self.mode].needs_photograph:
                 self.mode = "color"
         else:
             self.rig = controls.rig_from_camera(self.views[first].camera, direction, self.center, scene.extent)
@@ -84,12 +70,12 @@ class ViewState:
     # ------------------------------------------------------------------------------------------ modes
     def set_mode(self, mode: ViewMode) -> str | None:
         """Switch; error and truth go to the nearest scene view. Returns a sentence when they cannot."""
-        if mode in NEEDS_PHOTOGRAPH and self.view_index is None:
+        if MODES[mode].needs_photograph and self.view_index is None:
             nearest = controls.nearest_view(self.views, self.rig) if self.rig is not None else None
             if nearest is None:
-                return f"{MODE_LABELS[mode]} needs a photograph, and this scene has none."
+                return f"{MODES[mode].label} needs a photograph, and this scene has none."
             self.go_to(nearest)
-        if self.mode not in NEEDS_PHOTOGRAPH:
+        if not MODES[self.mode].needs_photograph:
             self._mode_before = self.mode
         self.mode = mode
         self.value_range = None
@@ -99,17 +85,14 @@ class ViewState:
         """O and G: on, and off again to what was shown before."""
         return self.set_mode(self._mode_before if self.mode == mode else mode)
 
-    def mode_by_key(self, digit: int) -> ViewMode | None:
-        return VIEW_MODES[digit - 1] if 1 <= digit <= len(VIEW_MODES) else None
-
     # ------------------------------------------------------------------------------------------ motion
     def move(self, rig: Rig, now: float) -> None:
         """Every motion of the free camera comes through here."""
         self.rig = rig
         self._moved_at = now
         self.view_index = None
-        if self.mode in NEEDS_PHOTOGRAPH:  # off the photograph's pose there is nothing to compare with
-            self.mode = self._mode_before if self._mode_before not in NEEDS_PHOTOGRAPH else "color"
+        if MODES[self.mode].needs_photograph:  # off the photograph's pose there is nothing to compare with
+            self.mode = self._mode_before if not MODES[self._mode_before].needs_photograph else "color"
             self.value_range = None
 
     def set_up_from_view(self, now: float) -> np.ndarray | None:
@@ -118,7 +101,7 @@ class ViewState:
             return None
         index = self.view_index
         self.move(controls.up_from_view(self.rig), now)
-        self.view_index = index if self.mode not in NEEDS_PHOTOGRAPH else None
+        self.view_index = index if not MODES[self.mode].needs_photograph else None
         return self.rig.up
 
     def moving(self, now: float) -> bool:
@@ -145,10 +128,6 @@ class ViewState:
             return None
         return ViewRequest(camera, self.mode, self.quantity, self.value_range, self.view_index, self.moving(now), hidden,
                            histogram, self.log_scale)
-
-    def settles_at(self) -> float:
-        """When the camera stops counting as moving."""
-        return self._moved_at + MOVING_SECONDS
 
 
 def request_key(request: ViewRequest) -> tuple[object, ...]:

@@ -12,9 +12,8 @@ from app.gui.layout import Rect
 from app.gui.textures import Picture
 from app.gui.theme import Color, Palette
 from app.gui.toolkit import dpg
-from app.gui.view_state import MODE_LABELS
 from app.gui.widgets import Ui, shortened, text_width
-from app.messages import Frame, GaussianReport, Legend
+from app.messages import MODES, Frame, GaussianReport, Legend
 
 DRAG_THRESHOLD = 4.0      # px; a press that moves less is a click
 LEFT, RIGHT, MIDDLE = 0, 1, 2
@@ -281,7 +280,7 @@ class Viewport:
         view = ui.view
         name = view.views[view.view_index].name if view.view_index is not None and view.views else ""
         split = view.views[view.view_index].split if name and view.view_index is not None else ""
-        mode = MODE_LABELS[frame.mode] if frame is not None else ""
+        mode = MODES[frame.mode].label if frame is not None else ""
         note = frame.note if frame is not None else ""
         job = ui.model.job
         progress = (job.name, job.text, round(job.fraction, 2)) if job is not None else None

@@ -119,6 +119,16 @@ class Rows:
         self._values[name], self._groups[name] = value, int(group)
         return value
 
+    def add_button(self, name: str, text: str, callback: Callable[..., None], tip: str) -> int:
+        """A small button behind the value of a row."""
+        ui = self._ui
+        with dpg.group(parent=self._groups[name], horizontal=True):
+            dpg.add_spacer(width=ui.px(12))
+            item = int(dpg.add_button(label=text, callback=callback, small=True))
+            dpg.bind_item_theme(item, ui.theme.flat)
+            tooltip(ui, item, tip)
+        return item
+
     def put(self, name: str, text: str) -> None:
         put(self._values[name], text)
 
@@ -226,3 +236,8 @@ def shortened(text: str, size: float, width: float) -> str:
         return text
     keep = max(4, int(len(text) * width / max(text_width(text, size), 1.0)) - 1)
     return text[: keep // 2] + "…" + text[-(keep - keep // 2):]
+
+
+def head(text: str, length: int) -> str:
+    """The start of a text that must not grow."""
+    return text if len(text) <= length else text[: length - 1] + "…"

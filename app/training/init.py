@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -18,9 +18,13 @@ SH_C0 = 0.28209479177387814
 INITIAL_OPACITY = 0.1
 NEIGHBOURS = 3
 MIN_SQUARED_DISTANCE = 1e-7
+QUERY_POINTS = 50_000
+"""Points whose neighbours are looked up between two reports of progress."""
+Progress = Callable[[float, str], None]
+"""Called with the share done in [0,1] and a text; an exception raised in it ends the work."""
 
 
-def mean_squared_distances(positions: np.ndarray) -> np.ndarray:
+def mean_squared_distances(positions: np.ndarray, progress: Progress | None = None) -> np.ndarray:
     """[P]: mean of the squared distances to the 3 nearest neighbours, at least 1e-7, as graphdeco's simple-knn.
 
     With fewer neighbours the mean is over those there are; a point alone gets 1e-7.
@@ -29,11 +33,18 @@ def mean_squared_distances(positions: np.ndarray) -> np.ndarray:
     neighbours = min(NEIGHBOURS, count - 1)
     if neighbours < 1:
         return np.full(count, MIN_SQUARED_DISTANCE)
-    distances, _ = KDTree(positions).query(positions, k=neighbours + 1)
-    return np.maximum((distances[:, 1:] ** 2).mean(axis=1), MIN_SQUARED_DISTANCE)
+    tree, means = KDTree(positions), np.empty(count)
+    for start in range(0, count, QUERY_POINTS):
+        if progress is not None:
+            progress(start / count, "placing Gaussians")
+        part = slice(start, start + QUERY_POINTS)
+        distances, _ = tree.query(positions[part], k=neighbours + 1)
+        means[part] = (distances[:, 1:] ** 2).mean(axis=1)
+    return np.maximum(means, MIN_SQUARED_DISTANCE)
 
 
-def params_from_points(points: PointCloud, sh_degree: int, device: str | torch.device = "cpu") -> GaussianParams:
+def params_from_points(points: PointCloud, sh_degree: int, device: str | torch.device = "cpu",
+                       progress: Progress | None = None) -> GaussianParams:
     """Round Gaussians of opacity 0.1 at the points, as wide as their neighbours are far (Kerbl et al. 2023).
 
     Points whose position is not finite are left out. Raises ValueError when none is left.
@@ -43,7 +54,7 @@ def params_from_points(points: PointCloud, sh_degree: int, device: str | torch.d
     count = len(positions)
     if count == 0:
         raise ValueError("there is no point with a finite position to start from")
-    log_scales = 0.5 * np.log(mean_squared_distances(positions))
+    log_scales = 0.5 * np.log(mean_squared_distances(positions, progress))
     sh0 = (points.colors[finite].astype(np.float64) / 255.0 - 0.5) / SH_C0
     quats = np.tile([1.0, 0.0, 0.0, 0.0], (count, 1))
 
@@ -100,11 +111,12 @@ def points_on_rays(cameras: Sequence[Camera], count: int, reach: float, rng: np.
 
 
 def initial_params(points: PointCloud | None, views: Sequence[View], *, sh_degree: int, init_points: int,
-                   seed: int, device: str | torch.device) -> tuple[GaussianParams, str | None]:
+                   seed: int, device: str | torch.device, progress: Progress | None = None
+                   ) -> tuple[GaussianParams, str | None]:
     """(the first Gaussians, a sentence for the user when they had to be random) (D16)."""
     if points is not None and np.isfinite(points.positions).all(axis=1).any():
-        return params_from_points(points, sh_degree, device), None
+        return params_from_points(points, sh_degree, device, progress), None
     points = random_points(views, init_points, np.random.default_rng(seed))
     notice = (f"The scene has no points: training starts from {len(points.positions):,} random ones "
               "inside what the cameras see.")
-    return params_from_points(points, sh_degree, device), notice
+    return params_from_points(points, sh_degree, device, progress), notice

@@ -10,11 +10,12 @@ from app.config import TrainConfig
 REFERENCE_ITERATIONS = 30_000
 """The run length that the iteration numbers of TrainConfig and DensifyConfig are made for (Kerbl et al. 2023)."""
 START_POWER = 1 / 3
+EVERY_POWER = -1 / 4
 SH_POWER = 1 / 2
-RULE = ("Schedules are written for 30 000 iterations. For a run of M < 30 000, with r = M/30 000, densification ends at "
-        "15 000 r (half the run), begins at 500 r^(1/3), and the SH degree rises every 1000 r^(1/2). The intervals "
-        "between densifications (100) and between opacity resets (3000) stay: Gaussians need that many steps to show "
-        "their gradient and to recover, so runs of 6000 iterations and less have no reset. "
+RULE = ("Schedules are written for 30 000 iterations. For a run of M < 30 000, with r = M/30 000, densification begins at "
+        "500 r^(1/3), ends at 15 000 r (half the run) and happens every 100 r^(-1/4): fewer events, farther apart, so "
+        "that what is born settles before it multiplies. The SH degree rises every 1000 r^(1/2). Opacities are reset "
+        "every 3000 iterations whatever the length, while densification goes on: shorter runs could not recover. "
         "The learning rate of the means always decays over M.")
 
 
@@ -58,7 +59,7 @@ def resolve(config: TrainConfig) -> Schedule:
         length=config.schedule_length,
         start=round(densify.start * ratio ** START_POWER),
         stop=round(densify.stop * ratio),
-        every=densify.every,
+        every=max(1, round(densify.every * ratio ** EVERY_POWER)),
         reset_every=densify.reset_every,
         sh_every=max(1, round(config.sh_every * ratio ** SH_POWER)))
 

@@ -23,7 +23,7 @@ from app.training.densify.base import DensifyRecord, Strategy, TrainState, ViewG
 from app.training.densify.lineage import Lineage
 from app.training.densify.none import NoDensification
 from app.training.densify.statistics import GradientStatistics
-from app.training.init import initial_params
+from app.training.init import Progress, initial_params
 from app.training.memory import available_bytes, default_cap
 from app.training.optimizer import Adam
 from app.training.rows import Rows
@@ -64,12 +64,13 @@ def psnr_of(mse: float) -> float:
 class Trainer:
     """Trains `scene` (its training split) from `params`, or from its points, or from random ones.
 
+    `progress` is called while the first Gaussians are placed; an exception raised in it ends that.
     `notices` collects sentences for the user; whoever runs the trainer takes them out.
     Raises SceneError when the scene has no view to train on (D22).
     """
 
     def __init__(self, scene: Scene, config: TrainConfig, *, backend: str = "auto",
-                 params: GaussianParams | None = None) -> None:
+                 params: GaussianParams | None = None, progress: Progress | None = None) -> None:
         self.scene = scene
         self.config = config
         self.views: Sequence[View] = scene.train
@@ -82,7 +83,7 @@ class Trainer:
         self.extent = config.extent or self._measure_extent()
         if params is None:
             params, notice = initial_params(scene.points, self.views, sh_degree=config.sh_degree, device=self.device,
-                                            init_points=config.init_points, seed=config.seed)
+                                            init_points=config.init_points, seed=config.seed, progress=progress)
             if notice:
                 self.notices.append(notice)
         self.iteration = 0
@@ -220,10 +221,14 @@ class Trainer:
         degree = self.schedule.sh_degree(iteration, math.isqrt(rows["shN"].shape[1] + 1) - 1)
         degree = min(degree, self.config.sh_degree)
         views, terms = [], []
-        for _ in range(self.config.micro_batch):
-            seen, numbers = self._backward(self._order.next(), degree, iteration)
-            views.append(seen)
-            terms.append(numbers)
+        try:
+            for _ in range(self.config.micro_batch):
+                seen, numbers = self._backward(self._order.next(), degree, iteration)
+                views.append(seen)
+                terms.append(numbers)
+        except BaseException:
+            self._clear_gradients()  # of the views before the one that failed
+            raise
         gradients = self._collect_gradients(degree)
         self._guard(gradients, iteration)
         for seen in views:
@@ -253,7 +258,6 @@ class Trainer:
                                        lambda_dssim=config.lambda_dssim, backend=self.backend)
         numbers = (float(loss.detach()), *terms.tolist())
         if not math.isfinite(numbers[0]):
-            self._clear_gradients()
             raise TrainingStopped(f"Training stopped at iteration {iteration}: the loss of view {view.name} is "
                                   f"{numbers[0]}; the parameters are those of iteration {self.iteration}.")
         with timing.measure("backward"):

@@ -20,13 +20,11 @@ struct Spans {
     Real inverse;    // 1/ey
     Real peak;       // dy of the rightmost point
 };
-GS_HD Spans make_spans(Real a, Real b, Real c, Real level, Real ex, Real ey) {
-    Spans s;
-    s.slope = -b / a;
-    s.reach = sqrt_(level / a);
-    s.inverse = Real(1) / ey;
-    s.peak = -b / c * ex;
-    return s;
+// x-spans within bands of y (across) and y-spans within bands of x (down) of one ellipse.
+GS_HD void make_spans(const Real conic[3], Real level, Real ex, Real ey, Spans& across, Spans& down) {
+    const Real ra = Real(1) / conic[0], rc = Real(1) / conic[2], b = conic[1];
+    across = {-b * ra, sqrt_(level * ra), Real(1) / ey, -b * rc * ex};
+    down = {-b * rc, sqrt_(level * rc), Real(1) / ex, -b * ra * ey};
 }
 GS_HD Real half_width(const Spans& s, Real dy) {
     const Real t = dy * s.inverse;

@@ -57,6 +57,12 @@ def held_bytes() -> int:
         return sum(block.nbytes for block in _blocks)
 
 
+def release() -> None:
+    """Give back the blocks that nobody uses, as when a scene is closed."""
+    with _lock:
+        _blocks[:] = [_blocks[place] for place in range(len(_blocks)) if _references(_blocks, place) > _FREE]
+
+
 def _take(capacity: int) -> np.ndarray:
     for place in range(len(_blocks) - 1, -1, -1):
         if capacity <= _blocks[place].nbytes <= capacity + capacity // 4 and _references(_blocks, place) == _FREE:

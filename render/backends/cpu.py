@@ -41,7 +41,11 @@ def _describe(value: Any) -> str:
 
 
 def _launcher(name: str, arguments: tuple[Arg, ...], function: Any, real: torch.dtype) -> Callable[..., Any]:
-    """kernel(*values in signature order); tensors are passed by address and kept alive by the caller's references."""
+    """kernel(*values in signature order); tensors are passed by address and kept alive by the caller's references.
+
+    With $SPLATSCOPE_DEBUG (the command line's --debug) every output is searched for NaN after the launch.
+    """
+    debug = bool(os.environ.get("SPLATSCOPE_DEBUG"))
     plan = [(arg, _DTYPES.get(arg.type, real)) for arg in arguments]
     types: list[Any] = []
     for arg in arguments:
@@ -73,9 +77,37 @@ def _launcher(name: str, arguments: tuple[Arg, ...], function: Any, real: torch.
                 if letter != "_" and size != (int(letter) if letter.isdigit() else bound.setdefault(letter, size)):
                     _fail(name, arg, f"{_describe(value)} where {letter} is {bound.get(letter, letter)}")
             passed.append(value.data_ptr())
-        return function(*passed)
+        result = function(*passed)
+        if debug:
+            _scan(name, arguments, values)
+        return result
 
     return launch
+
+
+def _scan(kernel: str, arguments: tuple[Arg, ...], values: tuple[Any, ...]) -> None:
+    """Raise FloatingPointError naming the kernel, the output and the row of the first NaN. Rows of `records` that nobody
+    reads are never written, so they are not looked at."""
+    for arg, value in zip(arguments, values):
+        if arg.written and arg.name != "records" and isinstance(value, Tensor) and value.is_floating_point():
+            bad = torch.nonzero(value.isnan())
+            if len(bad):
+                raise FloatingPointError(f"{kernel} wrote NaN into {arg.name}, first at row {int(bad[0, 0])} "
+                                         f"({len(bad)} numbers of {value.numel()})")
+
+
+def _load(double: bool, progress: compile.Progress | None) -> ctypes.CDLL:
+    """The compiled library; one that cannot be loaded is deleted and built once more. Raises CompileError after that."""
+    for last in (False, True):
+        path = compile.library_path(double, progress)
+        try:
+            return ctypes.CDLL(str(path))
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            if last:
+                raise compile.CompileError(f"the compiled kernels cannot be loaded ({error}): set SPLATSCOPE_CACHE to a "
+                                           "folder from which programs may run") from error
+    raise AssertionError("unreachable")
 
 
 class Kernels:
@@ -84,7 +116,7 @@ class Kernels:
     def __init__(self, dtype: torch.dtype, progress: compile.Progress | None = None) -> None:
         double = dtype == torch.float64
         self.dtype = dtype
-        library = ctypes.CDLL(str(compile.library_path(double, progress)))
+        library = _load(double, progress)
         for name, arguments in CPU_KERNELS.items():
             setattr(self, name, _launcher(name, arguments, getattr(library, name), dtype))
         self.chunks, self.record_size, self.pair_size = (getattr(library, name)() for name in _SIZES)

@@ -114,14 +114,14 @@ def camera_values(camera: Camera, config: RasterConfig) -> dict[str, object]:
     is, plus (clamp_fov - 1) tan(fov/2) on each side."""
     K, view = camera.K, camera.viewmat
     fx, fy, cx, cy = float(K[0, 0]), float(K[1, 1]), float(K[0, 2]), float(K[1, 2])
-    width, height = camera.width, camera.height
+    left, top, width, height = camera.span
     margin_x = (config.clamp_fov - 1) * 0.5 * width / fx
     margin_y = (config.clamp_fov - 1) * 0.5 * height / fy
     across, down = camera.tiles
     return dict(R=tuple(view[:3, :3].ravel().tolist()), t=tuple(view[:3, 3].tolist()), center=tuple(camera.center.tolist()),
-                fx=fx, fy=fy, cx=cx, cy=cy, lo_x=-cx / fx - margin_x, hi_x=(width - cx) / fx + margin_x,
-                lo_y=-cy / fy - margin_y, hi_y=(height - cy) / fy + margin_y, near_z=camera.near, far_z=camera.far,
-                width=width, height=height, tiles_x=across, tiles_y=down)
+                fx=fx, fy=fy, cx=cx, cy=cy, lo_x=(left - cx) / fx - margin_x, hi_x=(left + width - cx) / fx + margin_x,
+                lo_y=(top - cy) / fy - margin_y, hi_y=(top + height - cy) / fy + margin_y, near_z=camera.near,
+                far_z=camera.far, width=camera.width, height=camera.height, tiles_x=across, tiles_y=down)
 
 
 def raster_values(config: RasterConfig) -> dict[str, object]:

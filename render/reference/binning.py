@@ -12,8 +12,9 @@ from render.reference.project import footprint_level
 from render.shapes import check
 from render.types import Camera, Projected, TileBins
 
-BYTES_PER_INTERSECTION = 8
-"""What one (tile, Gaussian) pair costs for as long as the picture lives: flatten_ids and emit_ids, int32 each."""
+BYTES_PER_INTERSECTION = 64
+"""What one (tile, Gaussian) pair costs a training step on the CPU kernels, float32: flatten_ids and emit_ids (int32 each),
+two rows (uint8), scratch of the counting sort (6) and the gradient record of 12 numbers that the backward leaves."""
 _CHUNK = 2**21  # candidate pairs tested at once; bounds the memory of the test, not its result
 
 
@@ -93,7 +94,7 @@ def bin_tiles(projected: Projected, opacities_eff: Tensor, camera: Camera, confi
     """Lists per tile of the Gaussians whose ellipse {q <= 2 ln(opacity/cutoff)} reaches a pixel centre of the tile.
 
     opacities_eff [N] are opacities times compensations. Exact for ellipse against rectangle and conservative by
-    FOOTPRINT_MARGIN. Equal depths keep index order. Counting comes first: a count above the byte budget (8 bytes per
+    FOOTPRINT_MARGIN. Equal depths keep index order. Counting comes first: a count above the byte budget (64 bytes per
     intersection) raises IntersectionBudgetError before the lists are allocated.
     """
     check(means2d=(projected.means2d, "N 2"), conics=(projected.conics, "N 3"), depths=(projected.depths, "N"),

@@ -37,10 +37,11 @@ def ratio_limits(camera: Camera, config: RasterConfig) -> tuple[tuple[float, flo
     (clamp_fov - 1) tan(fov/2) is added, tan(fov/2) = W/(2 fx).
     """
     limits = []
-    for focal, center, size in ((camera.K[0, 0], camera.K[0, 2], camera.width),
-                                (camera.K[1, 1], camera.K[1, 2], camera.height)):
+    left, top, width, height = camera.span
+    for focal, center, start, size in ((camera.K[0, 0], camera.K[0, 2], left, width),
+                                       (camera.K[1, 1], camera.K[1, 2], top, height)):
         margin = (config.clamp_fov - 1) * 0.5 * size / focal
-        limits.append((float(-center / focal - margin), float((size - center) / focal + margin)))
+        limits.append((float((start - center) / focal - margin), float((start + size - center) / focal + margin)))
     return limits[0], limits[1]
 
 

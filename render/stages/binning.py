@@ -8,8 +8,8 @@ from torch import Tensor
 from render import timing
 from render.backends import buffers, cpu
 from render.config import RasterConfig
+from render.reference.binning import BYTES_PER_INTERSECTION, check_intersections
 from render.reference.binning import bin_tiles as reference_bin_tiles
-from render.reference.binning import check_intersections
 from render.types import Camera, Projected, TileBins
 
 
@@ -24,7 +24,7 @@ def _bin_cpu(projected: Projected, opacities: Tensor, camera: Camera, config: Ra
     visible = k.binning_order(view, n, means2d, depths, extents, order, bounds)
     bound = int(bounds[-1])  # of the boxes' tiles, never below the exact count
     # A bound within twice the budget is counted exactly before it is judged; the scratch list stays that small.
-    if bound > 2 * config.max_intersection_bytes // 8:
+    if bound * BYTES_PER_INTERSECTION > 2 * config.max_intersection_bytes:
         check_intersections(bound, extents, config)
     pairs, rows = buffers.empty((bound,), torch.int32), buffers.empty((bound, 2), torch.uint8)
     emit_offsets, tile_offsets = buffers.empty((n + 1,), torch.int64), torch.empty(tiles + 1, dtype=torch.int64)

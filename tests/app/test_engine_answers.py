@@ -14,7 +14,7 @@ from app.engine.background import Report
 from app.engine.loop import Engine
 from app.engine.work import Ready
 from render.backends import cpu
-from tests.app.engine_doubles import Window, make_engine, open_tiny, request_for, running_engine, trainer_class
+from tests.app.engine_doubles import QuickTrainer, Window, make_engine, open_tiny, request_for, running_engine, trainer_class
 
 ANSWER = 0.2
 """Seconds within which pause, step and close must have answered (U07).
@@ -94,6 +94,64 @@ def test_u06_opening_a_scene_does_not_hold_up_commands_and_can_be_cancelled(tmp_
         window.until(window.state("paused"))
         assert any(e.name == "open" and e.done and e.text == "cancelled" for e in window.of(m.JobProgress))
         gate.open.set()
+
+
+@pytest.mark.parametrize("command", [m.OpenScene("."), m.Reset()])
+def test_u07_building_a_trainer_does_not_hold_up_commands_and_can_be_cancelled(command):
+    """U07: a trainer for many points takes seconds; it is built beside the engine, which goes on answering."""
+    gate, slow = Gate(), []
+
+    class SlowTrainer(QuickTrainer):
+        def __init__(self, *args, **named) -> None:
+            super().__init__(*args, **named)
+            if slow:
+                named["progress"](0.5, "placing Gaussians")
+                gate.wait()
+
+    with running_engine(make_trainer=SlowTrainer) as window:
+        window.open(play=True)
+        window.until(lambda: window.snapshot.iteration > 3)
+        slow.append(True)
+        window.send(command)
+        assert gate.reached.wait(60)
+        assert answers(window) < ANSWER
+        assert window.snapshot.job is not None and window.snapshot.job.text == "placing Gaussians"
+        window.frame_of(window.look(request_for(window)))   # the old model is still there to look at
+        window.send(m.CancelJob())
+        window.until(lambda: window.snapshot.job is None)
+        assert window.snapshot.iteration > 3   # and still there after all
+        window.send(command)
+        window.until(lambda: window.snapshot.job is not None)
+        assert close_time(window.engine) < 2 * ANSWER
+        gate.open.set()
+
+
+def test_options_that_change_while_a_trainer_is_built_are_those_of_the_new_run():
+    """A live one is set before the first step, one that acts at the start makes the trainer anew."""
+    gate, built = Gate(), []
+
+    class SlowTrainer(QuickTrainer):
+        def __init__(self, scene, config, **named) -> None:
+            super().__init__(scene, config, **named)
+            built.append(config)
+            if len(built) == 2:
+                gate.wait()
+
+    with running_engine(make_trainer=SlowTrainer) as window:
+        window.open()
+        window.send(m.Reset())
+        assert gate.reached.wait(60)
+        window.send(m.SetOption("sh_degree", 1), m.SetOption("densify.absgrad", True), m.Play())
+        window.sync()
+        window.send(m.SetOption("loss", "mse"))
+        window.sync()
+        gate.open.set()
+        window.until(lambda: window.snapshot.iteration > 0)
+        model = window.engine.model
+        assert model is not None and model.trainer is not None
+        config = model.trainer.config
+        assert config == window.engine.config and (config.sh_degree, config.densify.absgrad) == (1, True)
+        assert len(built) == 3 and model.params.shN.shape[1] == 3
 
 
 @pytest.mark.parametrize("play", [False, True])

@@ -114,7 +114,8 @@ def test_every_field_of_the_configuration_can_be_set_by_its_path():
 
 @pytest.mark.parametrize(("path", "value"), [
     ("nonsense", 1), ("densify", {}), ("densify.nonsense", 1), ("iterations.x", 1), ("", 1), ("iterations", "many"),
-    ("iterations", 0), ("iterations", float("nan")), ("means_lr", -1.0), ("means_lr", float("inf")), ("loss", "l3"),
+    ("iterations", 0), ("iterations", float("nan")), ("means_lr", -1.0), ("means_lr", 0.0), ("adam_eps", 0),
+    ("means_lr", float("inf")), ("loss", "l3"),
     ("raster.alpha_max", 1.5), ("raster.alpha_gradient", "wrong"), ("densify.absgrad", "yes"), ("micro_batch", None)])
 def test_a_bad_option_is_one_sentence(path, value):
     with pytest.raises(OptionError) as refused:

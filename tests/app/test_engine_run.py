@@ -11,6 +11,9 @@ from app.data.scene import SceneError
 from app.engine.background import Report
 from app.engine.work import Ready
 from app.training.trainer import TrainingStopped
+from render.backends import cpu
+from render.config import BACKENDS
+from render.pipeline import resolve_backend, usable_backends
 from tests.app.engine_doubles import open_tiny, request_for, running_engine, trainer_class
 
 # ---------------------------------------------------------------- play, pause, step, reset
@@ -146,6 +149,35 @@ def test_a_fallback_is_said_in_the_window_and_on_stderr(capsys):
         (notice,) = window.of(m.Notice)
         assert notice.level == "warning" and "slowly" in notice.text and "no C++ compiler" in notice.text
     assert "no C++ compiler" in capsys.readouterr().err
+
+
+def test_the_backends_that_can_run_here_are_told_to_the_window(monkeypatch):
+    """The menu offers these: cuda only when it can run."""
+    with running_engine() as window:
+        window.open()
+        assert window.snapshot.backends == usable_backends()
+        for name in BACKENDS:
+            if name in window.snapshot.backends:
+                assert resolve_backend(name)
+            else:
+                with pytest.raises(ValueError, match=f"backend {name}"):
+                    resolve_backend(name)
+    monkeypatch.setattr(cpu, "available", lambda: False)
+    assert usable_backends()[0] == "auto" and "reference" in usable_backends() and "cpu" not in usable_backends()
+
+
+def test_a_backend_that_cannot_run_here_gives_way_to_the_fastest_that_can(capsys):
+    def load(name: str, report: Report) -> Ready:
+        if name == "cuda":
+            raise ValueError("backend cuda is not part of this version")
+        return Ready("cpu" if name == "auto" else name)
+
+    with running_engine(backend="cuda", load_backend=load) as window:
+        window.until(lambda: window.of(m.Notice))
+        (notice,) = window.of(m.Notice)
+        assert notice.level == "warning" and "backend cpu runs because backend cuda" in notice.text
+        assert window.engine.backend == "cpu"
+    assert "backend cuda" in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------- failures

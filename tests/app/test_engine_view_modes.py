@@ -18,8 +18,10 @@ from app.engine.selection import index_of, pick, report
 from app.engine.view_modes import BACKDROP, MODES, STILL_QUANTITIES, Picture, Sight, to_rgba
 from app.training.probes import PROBES
 from app.training.trainer import Trainer
+from render.config import RasterConfig
+from render.pipeline import render
 from render.reference.pixel import pixel_contributions
-from render.types import Camera
+from render.types import Camera, Gaussians
 from tests.training.tiny import make_params, make_scene, ring
 
 SIZE = 48
@@ -43,15 +45,35 @@ def one_gaussian(depth: float = 3.0, opacity: float = 0.6, scale: float = 0.3) -
     return Model("one", fixed_params=params, fixed_backend="reference"), camera
 
 
-def show(model: Model, mode: m.ViewMode, camera: Camera | None = None, **named) -> Picture:
+def show(model: Model, mode: str, camera: Camera | None = None, **named) -> Picture:
     if camera is None:
         assert model.scene is not None
         camera = model.scene.views[0].camera
     return MODES[mode](Sight(model, m.ViewRequest(camera, mode, **named), camera, Photographs()))
 
 
-def test_every_mode_of_the_protocol_has_a_room():
-    assert set(MODES) == set(m.VIEW_MODES)
+def test_the_table_of_modes_and_the_drawing_functions_agree():
+    """A mode is one entry and one function: neither may stand without the other, and no two share a key or a label."""
+    assert list(MODES) == list(m.MODES) == list(m.VIEW_MODES)
+    for field in ("key", "label", "help"):
+        assert len({getattr(mode, field) for mode in m.MODES.values()}) == len(m.MODES)
+
+
+@pytest.mark.parametrize("mode", m.VIEW_MODES)
+def test_the_modes_are_what_the_table_says_of_them(model, mode):
+    """Those with a range have a legend, and those that need a photograph say so where there is none."""
+    assert (show(model, mode, view_index=0).legend is not None) == m.MODES[mode].ranged
+    assert bool(show(model, mode, view_index=None).note) == m.MODES[mode].needs_photograph
+
+
+@pytest.mark.parametrize(("mode", "named"), [("depth", {}), ("heatmap", {"quantity": "opacity"})])
+def test_a_range_that_cannot_be_shown_is_said(model, mode, named):
+    """A logarithm of 0 is none: the picture keeps an automatic range, and says why; a linear one takes it."""
+    typed = dict(view_index=0, value_range=(0.0, 1.0), **named)
+    picture = show(model, mode, log_scale=True, **typed)
+    assert "logarithmic scale cannot begin at 0" in picture.note and picture.legend is not None and picture.legend.lo > 0
+    assert show(model, mode, log_scale=False, **typed).note == ""
+    assert "no range" in show(model, mode, view_index=0, value_range=(0.0, 1e300), **named).note
 
 
 @pytest.mark.parametrize("mode", m.VIEW_MODES)
@@ -245,9 +267,30 @@ def test_bands_together_are_the_whole_picture(model, mode):
         whole = MODES[mode](Sight(model, request, camera))
     bands = []
     for top in range(0, SIZE, 20):
-        part, raster = crop(camera, 0, top, SIZE, min(20, SIZE - top), model.options.raster)
-        bands.append(MODES[mode](Sight(model, request, part, raster=raster)).rgb)
+        part = crop(camera, 0, top, SIZE, min(20, SIZE - top))
+        bands.append(MODES[mode](Sight(model, request, part)).rgb)
     assert np.allclose(np.concatenate(bands), whole.rgb, atol=1e-4)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_a_part_is_exact_where_the_projection_is_clamped(backend):
+    """N23: Gaussians close to the eye and far beside the picture, whose Jacobian is clamped by the whole picture."""
+    rng = torch.Generator().manual_seed(0)
+    z = torch.rand(200, generator=rng) * 0.6 + 0.15
+    beside = (torch.rand(200, 2, generator=rng) * 4 - 2) * z[:, None]
+    gaussians = Gaussians(torch.cat([beside, z[:, None]], 1), torch.tensor([[1.0, 0, 0, 0]]).repeat(200, 1),
+                          torch.exp(torch.randn(200, 3, generator=rng) * 0.7 - 3), torch.full((200,), 0.5),
+                          torch.randn(200, 1, 3, generator=rng))
+    camera = Camera(np.eye(4), np.array([[60.0, 0, 25], [0, 50.0, 26], [0, 0, 1]]), 64, 48)
+
+    def draw(seen: Camera) -> np.ndarray:
+        return render(gaussians, seen, RasterConfig(), background=torch.zeros(3), sh_degree=0, backend=backend).colors.numpy()
+
+    whole = draw(camera)
+    assert whole.max() > 0.1
+    assert np.allclose(draw(crop(camera, 8, 16, 40, 20)), whole[16:36, 8:48], atol=1e-4)
+    twice = crop(crop(camera, 8, 16, 40, 20), 3, 2, 5, 7)
+    assert np.allclose(draw(twice), whole[18:25, 11:16], atol=1e-4)
 
 
 # ---------------------------------------------------------------- picking

@@ -16,6 +16,8 @@ import pytest
 from tests.gui.x11 import Display, ask_to_close, need
 
 ROOT = Path(__file__).parents[2]
+STATE = ("dict(held=list(shell.keyboard._held), typing=shell.keyboard.typing(), dialogs=[d.shown for d in shell._dialogs()], "
+         "notices=[n.text for n in shell.model.notices], failed=list(shell._complained), frames=shell.frames)")
 DEADLINE = 30.0   # s that a condition may take on a machine under load
 
 
@@ -64,7 +66,7 @@ class Window:
             if value:
                 return value
             if time.monotonic() > end:
-                raise AssertionError(f"never became true: {what or expression}")
+                raise AssertionError(f"never became true: {what or expression}; {self.get(STATE)}")
 
     def frames(self, count: int) -> None:
         """Wait until so many more frames were drawn (G08)."""

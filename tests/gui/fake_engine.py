@@ -179,7 +179,8 @@ class FakeEngine:
         return Snapshot(
             state, n, self.iterations, loss=float(curves["loss"].y[-1]), psnr=float(curves["train_psnr"].y[-1]),
             gaussians=self._count(), cap=500000, sh_degree=min(3, n // 1000),
-            steps_per_second=self.speed if self.playing else 0.0, backend="fake", device="test double", frame=self._frame,
+            steps_per_second=self.speed if self.playing else 0.0, backend="fake",
+            backends=("auto", "cpu", "reference"), device="test double", frame=self._frame,
             curves=curves, histogram=Histogram(edges, counts, float(self.config["densify.grad_threshold"]),
                                                "|dL/dmean2D| signed sum, averaged", 0.12),
             stage_ms={"project": 1.2, "sh": 0.5, "binning": 2.1, "rasterize": 6.0, "loss": 2.2, "backward": 11.0, "adam": 1.4},

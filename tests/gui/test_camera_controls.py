@@ -83,6 +83,13 @@ def test_dolly_approaches_the_focus_and_never_stops(rig: Rig, notches: float) ->
     assert not np.array_equal(controls.dolly(near, 1).eye, near.eye)
 
 
+def test_near_plane_never_cuts_the_focus_and_leaves_scene_views_alone() -> None:
+    rig = controls.dolly(Rig(np.zeros(3), 4.0, 0.3, 0.2, np.array([0, 1.0, 0]), extent=6.0), 500)
+    assert 0.01 < rig.camera(64, 64).near <= rig.distance * (1 + 1e-9)
+    camera = opened().camera(0.0, training=False)
+    assert camera is not None and camera.near == ring_of_views(2)[1].camera.near
+
+
 def test_dolly_out_undoes_in() -> None:
     rig = Rig(np.zeros(3), 4.0, 0.3, 0.2, np.array([0, 1.0, 0]))
     assert np.allclose(controls.dolly(controls.dolly(rig, 3), -3).eye, rig.eye)

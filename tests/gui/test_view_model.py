@@ -17,12 +17,12 @@ from app import messages as m
 from app.config import DensifyConfig, TrainConfig
 from app.engine.options import flatten
 from app.gui import formatting, layout, overlay, preferences
+from app.gui.callbacks import run_jobs
 from app.gui.fields import BY_PATH, RASTER_FIELDS, SLIDER_STEPS
 from app.gui.heartbeat import STALL_SECONDS, Heartbeat
 from app.gui.panels.plots import POINTS, decimate, smoothed
 from app.gui.preferences import Preferences
 from app.gui.resolution import MAX_HEIGHT, MAX_WIDTH, MOVING_PIXELS, AdaptiveResolution
-from app.gui.shell import run_jobs
 from app.gui.textures import RUNGS, SIDE_LIMIT, checked
 from app.gui.trace import Trace
 from app.gui.view_model import NOTICE_SECONDS, ViewModel

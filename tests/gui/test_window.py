@@ -6,6 +6,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
@@ -75,8 +76,8 @@ def test_drag_orbits_and_selects_nothing(window: Window) -> None:
     x, y = window.middle("shell.viewport.canvas")
     window.point(x, y)
     before, selects = window.get("shell.view.rig.eye"), window.received("Select")
-    at_rest = window.wait_for("(lambda r: r and not r.moving and [r.camera.width, r.camera.height])"
-                              "(shell._requests.get()[1])")
+    at_rest = window.wait_for("(lambda r, c: not r.moving and r.camera.width == c.width and [c.width, c.height])"
+                              "(shell._requests.get()[1], shell.view.camera(shell.clock(), False))")
     window.run("shell._requests.seen = []; shell._requests.put = (lambda put: lambda r: (shell._requests.seen.append(r), "
                "put(r))[1])(shell._requests.put)")
     words: list[object] = ["mousedown", 1]
@@ -121,6 +122,36 @@ def test_keys_reach_their_actions(window: Window) -> None:
     window.wait_for(f"shell.preferences.frusta is {not shown}")
 
 
+def test_open_dialog_takes_the_keyboard_and_checks_the_path(window: Window, tmp_path: Path) -> None:
+    """Letters typed into the field are no shortcuts; a wrong path is said there; a right one is opened (D06: ä, blanks)."""
+    folder = tmp_path / "a folder named ä"
+    folder.mkdir()
+    window.point(*window.middle("shell.viewport.canvas"))
+    mode = window.get("shell.view.mode")
+    window.input("key", "ctrl+o")
+    window.wait_for("shell.open_dialog.shown and dpg.is_item_active(shell.open_dialog._path)")
+    window.input("type", "--delay", 30, "/no/2go")
+    window.wait_for("dpg.get_value(shell.open_dialog._path).endswith('/no/2go')")
+    window.input("key", "Return")
+    window.wait_for("'/no/2go' in dpg.get_value(shell.open_dialog._complaint)")
+    assert window.get("shell.view.mode") == mode and window.received("OpenScene") == 0
+    window.run(f"dpg.set_value(shell.open_dialog._path, {str(folder)!r})")
+    window.click(*window.middle("shell.open_dialog._path"))
+    window.wait_for("dpg.is_item_active(shell.open_dialog._path)")
+    window.input("key", "Return")
+    window.wait_for(f"[c.path for c in engine.received if type(c).__name__ == 'OpenScene'] == [{str(folder)!r}]")
+    window.wait_for(f"shell.preferences.recent[0] == {str(folder)!r} and not shell.open_dialog.shown")
+    window.input("key", "h")
+    window.wait_for("shell.help.shown")
+    window.input("key", "Escape")
+    window.wait_for("not shell.help.shown")
+    window.input("key", "ctrl+s")
+    window.wait_for("shell.save_dialog.shown and dpg.is_item_active(shell.save_dialog._path)")
+    window.frames(3)
+    window.input("key", "Return")
+    window.wait_for("any(type(c).__name__ == 'SavePly' and c.path.endswith('.ply') for c in engine.received)")
+
+
 def test_U02_up_is_set_from_the_view_and_remembered(window: Window) -> None:
     window.run("shell.view.move(__import__('dataclasses').replace(shell.view.rig, roll=0.5), shell.clock())")
     before = window.get("shell.view.rig.rotation")
@@ -129,7 +160,7 @@ def test_U02_up_is_set_from_the_view_and_remembered(window: Window) -> None:
     assert np.allclose(window.get("shell.view.rig.rotation"), before, atol=1e-9)
     up = window.get("shell.preferences.scene_up[shell.model.scene.path]")
     assert np.allclose(up, -np.array(before)[1])
-    window.run("shell.actions.view.open_scene(shell.model.scene, None); shell.preferences.scene_up.clear()")
+    window.run("shell.preferences.scene_up.clear()")
 
 
 def test_G18_a_slider_drag_of_1000_events_ends_on_the_last_value(window: Window) -> None:
@@ -267,4 +298,59 @@ def test_one_failing_callback_does_not_drop_the_rest(make_window: Callable[..., 
     frames = window.get("shell.frames")
     window.wait_for(f"shell.frames > {frames + 3}")
     assert window.get("sum('on purpose' in n.text for n in shell.model.notices)") == 1
+    assert window.close() == 0
+
+
+def test_the_failure_window_closes_and_opens_again(make_window: Callable[..., Window]) -> None:
+    """By its cross and by Esc; the next failure is shown again."""
+    window = make_window()
+    window.wait_for("shell.model.frame is not None")
+    shown = "dpg.is_item_shown(shell.notices._failure_window)"
+
+    def fail(text: str) -> None:
+        window.run(f"engine.playing = False; shell.model.apply(m.EngineFailed({text!r}, 'Traceback: {text}'), shell.clock())")
+        window.wait_for(shown)
+        window.frames(3)
+
+    window.run("engine.playing = False")
+    window.wait_for("shell.model.snapshot.state == 'paused'")
+    fail("first")
+    x, y = window.get("dpg.get_item_pos(shell.notices._failure_window)")
+    window.click(x + window.get("dpg.get_item_width(shell.notices._failure_window)") - 14, y + 12)
+    window.wait_for(f"not {shown}", "the cross closes it")
+    fail("second")
+    assert window.get("dpg.get_value(shell.notices._summary)") == "second"
+    window.input("key", "Escape")
+    window.wait_for(f"not {shown}", "Esc closes it")
+    fail("third")
+    assert window.get("shell._complained == set()")
+    assert window.close() == 0
+
+
+def test_the_menu_offers_the_backends_that_the_engine_can_run(window: Window) -> None:
+    offered = "[dpg.get_item_label(i) for i in dpg.get_item_children(shell.toolbar._menu, 1) if dpg.get_item_label(i)]"
+    assert window.wait_for(offered) == ["auto", "cpu", "reference"]
+    assert window.get("shell.model.snapshot.backends") == ["auto", "cpu", "reference"]
+
+
+def test_a_key_whose_release_was_lost_is_let_go(window: Window) -> None:
+    """As when Ctrl goes up in another window: shortcuts work again; one that is really held stays held."""
+    window.point(*window.middle("shell.viewport.canvas"))
+    window.run("shell.keyboard._held[dpg.mvKey_LControl] = 0")
+    window.wait_for("not shell.keyboard.ctrl()")
+    window.input("keydown", "ctrl")
+    window.wait_for("shell.keyboard.ctrl()")
+    window.frames(12)
+    assert window.get("shell.keyboard.ctrl()")
+    window.input("keyup", "ctrl")
+    window.wait_for("not shell.keyboard.ctrl()")
+
+
+def test_a_trace_that_cannot_be_written_ends_with_one_notice(make_window: Callable[..., Window]) -> None:
+    window = make_window()
+    window.wait_for("shell.frames > 3")
+    window.run("shell._trace._file.close(); shell._trace._file = open('/dev/full', 'w')")
+    window.wait_for("shell._trace is None")
+    window.frames(5)
+    assert window.get("sum('trace ends here' in n.text for n in shell.model.notices)") == 1
     assert window.close() == 0

@@ -109,6 +109,19 @@ def test_buffers_are_used_again_only_when_nobody_views_them():
     assert buffers.held_bytes() >= 2 * 700 * 999 * 4
 
 
+def test_released_buffers_are_those_that_nobody_views():
+    kept, gone = buffers.empty((500, 997), torch.float32).fill_(3), buffers.empty((500, 997), torch.float32)
+    view = kept[7:]
+    del kept, gone
+    before = buffers.held_bytes()
+    buffers.release()
+    assert view.numel() * 4 <= buffers.held_bytes() <= before - 500 * 997 * 4
+    assert (view == 3).all() and (buffers.empty((500, 997), torch.float32).fill_(4) == 4).all() and (view == 3).all()
+    del view
+    buffers.release()
+    assert buffers.held_bytes() <= before - 2 * 500 * 997 * 4
+
+
 def test_two_processes_may_build_at_once(tmp_path):
     """Each builds a file of its own and renames it into place; both then work."""
     code = "import torch; from render.backends import cpu; cpu.prepare(); print(cpu.kernels(torch.float32).chunks)"
@@ -124,3 +137,35 @@ def test_two_processes_may_build_at_once(tmp_path):
     assert [process.returncode for process in running] == [0, 0]
     assert outputs == ["16", "16"]
     assert len(list((tmp_path / "cache").iterdir())) == 1
+
+
+def test_a_damaged_library_is_built_once_more_and_one_that_never_loads_is_one_sentence(tmp_path, monkeypatch):
+    built = compile.library_path(False)
+    script = tmp_path / "c++"  # a stand-in compiler: copies what COPY names
+    script.write_text('#!/bin/sh\n[ "$1" = --version ] && { echo copy 2; exit 0; }\nwhile [ "$1" != -o ]; do shift; done\n'
+                      'cp "$COPY" "$2"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
+    monkeypatch.setenv("SPLATSCOPE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COPY", str(script))
+    with pytest.raises(compile.CompileError, match="cannot be loaded.*SPLATSCOPE_CACHE"):
+        cpu.Kernels(torch.float32)
+    compile.library_path(False).write_bytes(b"half a library")
+    monkeypatch.setenv("COPY", str(built))
+    assert cpu.Kernels(torch.float32).chunks == 16
+
+
+def test_debug_names_the_kernel_that_wrote_nan(monkeypatch):
+    monkeypatch.setenv("SPLATSCOPE_DEBUG", "1")
+    k = cpu.Kernels(torch.float32)
+    good = torch.zeros(8)
+    k.adam_step(8, good.clone(), good, good.clone(), good.clone(), 1.0, 0.9, 0.999, 1.0, 1e-15)
+    with pytest.raises(FloatingPointError, match="adam_step wrote NaN into param, first at row 3"):
+        bad = good.clone()
+        bad[3] = float("nan")
+        k.adam_step(8, bad, good, good.clone(), good.clone(), 1.0, 0.9, 0.999, 1.0, 1e-15)
+    case = scenes.make_random(60, 37, 23, 13).to(torch.float32)
+    monkeypatch.setattr(cpu, "_loaded", {torch.float32: k})
+    out = render(activate(case.params, "cpu"), case.camera, RasterConfig(), background=torch.zeros(3), sh_degree=3,
+                 backend="cpu")
+    assert out.colors.max() > 0.1

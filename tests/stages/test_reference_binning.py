@@ -152,7 +152,7 @@ def test_N19_count_is_checked_before_the_lists_are_made(monkeypatch):
 
     monkeypatch.setattr(binning, "_pairs", fake_pairs)
     with pytest.raises(IntersectionBudgetError):
-        binned(scenes.single(), replace(CONFIG, max_intersection_bytes=8 * 599))
+        binned(scenes.single(), replace(CONFIG, max_intersection_bytes=binning.BYTES_PER_INTERSECTION * 599))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pytest
 import torch
 from PIL import Image
 from plyfile import PlyData
@@ -50,19 +51,20 @@ def splat_transform_case() -> tuple[GaussianParams, Camera, torch.Tensor]:
     return params, camera, torch.tensor(golden / 255)
 
 
-def test_tiny_case_equals_gsplat():
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_tiny_case_equals_gsplat(backend):
     params, camera, expected = tiny_case()
-    output = render(activate(params, "reference"), camera, RasterConfig(alpha_max=0.999), background=BLACK, sh_degree=3,
-                    backend="reference")
+    output = render(activate(params, backend), camera, RasterConfig(alpha_max=0.999), background=BLACK, sh_degree=3,
+                    backend=backend)
     assert expected[..., :3].max() > 0.1
     assert (output.colors - expected[..., :3]).abs().max() < 2e-6
     assert (1 - output.transmittances - expected[..., 3]).abs().max() < 2e-6
 
 
-def test_splat_transform_golden():
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_splat_transform_golden(backend):
     params, camera, golden = splat_transform_case()
-    output = render(activate(params, "reference"), camera, RasterConfig(), background=BLACK, sh_degree=0,
-                    backend="reference")
+    output = render(activate(params, backend), camera, RasterConfig(), background=BLACK, sh_degree=0, backend=backend)
     error = output.colors.clamp(0, 1) - golden
     psnr = -10 * torch.log10(error.square().mean())
     assert golden.max() > 0.1

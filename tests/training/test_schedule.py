@@ -25,20 +25,22 @@ def test_a_short_run_has_the_whole_schedule_in_it(length):
     found = schedule.resolve(TrainConfig(iterations=length))
     events = [i for i in range(1, length + 1) if found.densifies(i)]
     resets = [i for i in range(1, length + 1) if found.resets(i)]
-    assert len(events) >= 3 and events[-1] <= length / 2
-    assert (len(resets) > 0) == (length > 6000) and all(i <= length / 2 for i in resets)
+    assert len(events) >= 2 and events[-1] <= length / 2
+    assert all(i <= length / 2 and i % 3000 == 0 for i in resets)
     assert found.sh_degree(length, 3) == 3
     longer = schedule.resolve(TrainConfig(iterations=2 * length))
     assert longer.start > found.start and longer.stop > found.stop and longer.sh_every > found.sh_every
+    assert longer.every < found.every
 
 
 def test_the_rule_in_words_is_the_rule_in_force():
     found = schedule.resolve(TrainConfig(iterations=2000))
     ratio = 2000 / 30000
     assert (found.start, found.stop, found.every, found.reset_every, found.sh_every) == (
-        round(500 * ratio ** (1 / 3)), 1000, 100, 3000, round(1000 * ratio ** 0.5))
-    for number in ("500 r^(1/3)", "15 000 r", "1000 r^(1/2)", "6000"):
-        assert number in schedule.RULE
+        round(500 * ratio ** (1 / 3)), 1000, round(100 * ratio ** -0.25), 3000, round(1000 * ratio ** 0.5))
+    sentence = TrainConfig.__dataclass_fields__["schedule_iterations"].metadata["help"]
+    for number in ("500 r^(1/3)", "15 000 r", "100 r^(-1/4)", "1000 r^(1/2)", "3000"):
+        assert number in schedule.RULE and number in sentence
 
 
 def test_schedule_iterations_sets_the_length_the_schedules_are_made_for():

@@ -200,6 +200,19 @@ def test_N16_a_loss_that_is_not_finite_names_step_and_view(monkeypatch):
     assert all(torch.equal(tensor.detach(), before[name]) for name, tensor in trainer.params.trained().items())
 
 
+def test_a_photograph_that_cannot_be_decoded_leaves_no_half_a_step():
+    scene = make_scene(3)
+    broken = View("broken.png", scene.views[1].camera, lambda: (_ for _ in ()).throw(SceneError("broken.png is cut off")))
+    scene.views[1] = broken
+    trainer = Trainer(scene, TrainConfig(iterations=9, micro_batch=3, densify=STILL), backend="cpu")
+    before = snapshot(trainer)
+    with pytest.raises(SceneError, match="cut off"):
+        trainer.step()
+    assert trainer.iteration == 0
+    for name, tensor in trainer.params.trained().items():
+        assert tensor.grad is None and torch.equal(tensor.detach(), before[name])
+
+
 # ------------------------------------------------------------------ options
 
 def test_options_act_in_the_next_step_and_say_whether_they_do():

@@ -24,6 +24,7 @@ class Notices:
         self._cards: list[tuple[int, int, int]] = []   # window, heading, text
         self._notices: list[ShownNotice | None] = [None] * CARDS
         self._failure: EngineFailed | None = None
+        self.failure_shown = False
 
     def build(self, parent: int) -> None:
         ui = self.ui
@@ -31,7 +32,7 @@ class Notices:
             with dpg.window(show=False, no_title_bar=True, no_resize=True, no_move=True, no_scrollbar=True,
                             no_focus_on_appearing=True, autosize=True, no_saved_settings=True,
                             min_size=(ui.px(WIDTH), ui.px(20))) as window:
-                with dpg.group(horizontal=True):
+                with dpg.group(horizontal=True, xoffset=ui.px(WIDTH - 52)):
                     word = label(ui, "", small=True)
                     dismiss = dpg.add_button(label="×", callback=self._on_dismiss, user_data=index, small=True)
                     dpg.bind_item_theme(dismiss, ui.theme.flat)
@@ -43,7 +44,7 @@ class Notices:
     def _build_failure(self) -> None:
         ui = self.ui
         with dpg.window(show=False, label="The engine stopped", no_collapse=True, width=ui.px(720), height=ui.px(420),
-                        no_saved_settings=True) as window:
+                        on_close=self._hide_failure, no_saved_settings=True) as window:
             self._summary = heading(ui, "", first=True)
             dpg.configure_item(self._summary, wrap=ui.px(680), color=Palette.bad)
             label(ui, "Training is paused and nothing was lost. Reset or open a scene to go on; the text below says where "
@@ -79,7 +80,8 @@ class Notices:
         failure = ui.model.failure
         if failure is not self._failure:
             self._failure = failure
-            show(self._failure_window, failure is not None)
+            self.failure_shown = failure is not None
+            show(self._failure_window, self.failure_shown)
             if failure is not None:
                 put(self._summary, failure.summary)
                 put(self._traceback, failure.traceback)
@@ -88,12 +90,20 @@ class Notices:
                                                               max(0, (height - ui.px(420)) // 2)))
 
     def escape(self) -> bool:
-        """Esc: the newest card goes."""
+        """Esc: the failure goes, else the newest card."""
+        if self.failure_shown:
+            self._hide_failure()
+            return True
         for notice in reversed(self._notices):
             if notice is not None:
                 notice.dismissed = True
                 return True
         return False
+
+    def _hide_failure(self) -> None:
+        """Also after the cross, which hides the window without telling anyone else."""
+        self.failure_shown = False
+        show(self._failure_window, False)
 
     def _on_dismiss(self, sender: int, value: object, index: int) -> None:
         notice = self._notices[index]

@@ -46,6 +46,8 @@ class OpenDialog:
             self._recent = int(dpg.add_child_window(height=-1, border=False))
         self.window = int(window)
         dpg.bind_item_theme(window, ui.theme.floating)
+        if not browse:
+            return
         with dpg.file_dialog(show=False, directory_selector=True, width=ui.px(640), height=ui.px(420), modal=True,
                              callback=self._on_browsed, cancel_callback=self._on_browse_cancelled) as dialog:
             pass

@@ -8,7 +8,6 @@ from app.gui import formatting
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
 from app.gui.widgets import Ui, button, label, put, relabel, text_width, tooltip
-from render.config import BACKENDS
 
 BACKEND_HELP = {
     "auto": "The fastest that works here.", "cuda": "Kernels on the NVIDIA GPU.",
@@ -51,7 +50,7 @@ class Toolbar:
         self._values: dict[str, int] = {}
         figures = (("rate", "Speed", "Training steps per second, smoothed", 76),
                    ("gaussians", "Gaussians", "How many Gaussians there are now; the cap is in the training panel", 80),
-                   ("memory", "Memory", "Resident memory of this process; the parts are in the training panel", 74),
+                   ("memory", "Memory", "Resident memory of this process; its parts are listed at the left", 74),
                    ("backend", "Backend", "What renders and trains, and where. Click to choose.", 150))
         for name, text, tip, width in figures:
             with dpg.group(parent=parent) as column:
@@ -62,9 +61,8 @@ class Toolbar:
             self._columns.append((int(column), width))
             self._values[name] = value
         with dpg.window(show=False, popup=True, no_move=True, autosize=True, no_saved_settings=True) as menu:
-            for backend in BACKENDS:
-                entry = dpg.add_menu_item(label=backend, callback=self._on_backend, user_data=backend)
-                tooltip(ui, int(entry), BACKEND_HELP[backend])
+            pass
+        self._offered: tuple[str, ...] = ()
         self._menu = int(menu)
         with dpg.item_handler_registry() as clicks:
             dpg.add_item_clicked_handler(callback=self._on_menu)
@@ -120,6 +118,7 @@ class Toolbar:
         where = f"{snapshot.backend} · {snapshot.device}" if snapshot.device and snapshot.device != snapshot.backend \
             else snapshot.backend
         put(self._values["backend"], where or formatting.NONE)
+        self._offer(snapshot.backends)
         if snapshot.backend != self._colored:
             self._colored = snapshot.backend
             slow = snapshot.backend == "reference"
@@ -141,7 +140,21 @@ class Toolbar:
         dpg.draw_text(((width - text_width(text, size)) / 2, px(BAR_HEIGHT) / 2 - 0.58 * size), text, color=Palette.text,
                       size=size, parent=self._bar)
 
+    def _offer(self, backends: tuple[str, ...]) -> None:
+        """The menu holds what can run here, as the engine says."""
+        if backends == self._offered:
+            return
+        self._offered = backends
+        dpg.delete_item(self._menu, children_only=True)
+        dpg.push_container_stack(self._menu)
+        for backend in backends:
+            entry = dpg.add_menu_item(label=backend, callback=self._on_backend, user_data=backend)
+            tooltip(self.ui, int(entry), BACKEND_HELP.get(backend, ""))
+        dpg.pop_container_stack()
+
     def _on_menu(self) -> None:
+        if not self._offered:   # the renderer is still being prepared
+            return
         x, y = dpg.get_item_rect_min(self._values["backend"])
         dpg.configure_item(self._menu, pos=(x, y + self.ui.px(20)), show=True)
 

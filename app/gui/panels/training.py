@@ -1,4 +1,4 @@
-"""The training figures: loss, quality, schedule, memory by part."""
+"""The training figures: loss, quality, schedule."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ import math
 from app.gui import formatting
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
-from app.gui.widgets import Rows, Ui, button, heading, put, show
-
-MEMORY = (("parameters", "Parameters"), ("adam", "Adam state"), ("images", "Images"),
-          ("intersections", "Intersections"), ("rss", "Process"))
+from app.gui.widgets import Rows, Ui, head, heading, put, show
 
 
 class TrainingPanel:
@@ -26,6 +23,8 @@ class TrainingPanel:
             self._scene = int(dpg.add_text("", color=Palette.muted, wrap=0))
             rows = self._rows = Rows(ui, 96)
             rows.add("state", "State", "What the engine is doing")
+            rows.add("job", "Job", "The long task that runs now, such as loading or an evaluation, and how far it is")
+            self._cancel = rows.add_button("job", "×", ui.actions.cancel, "Stop it")
             rows.add("speed", "Speed", "Training steps per second, smoothed")
             rows.add("loss", "Loss", "Loss of the last step, on one photograph")
             rows.add("psnr", "PSNR", "Of the last training photograph, before the update")
@@ -34,11 +33,6 @@ class TrainingPanel:
             rows.add("sh", "SH degree", "Active spherical-harmonics degree; it rises with the iterations")
             rows.add("window", "Densify", "First and last iteration that may densify, with the schedule applied")
             rows.add("threads", "Threads", "Kernel threads that training may use now; dragging leaves one to the window")
-            self._cancel = button(ui, "Cancel", ui.actions.cancel, "Stop the long job that runs now")
-            heading(ui, "Memory")
-            self._memory = Rows(ui, 96)
-            for name, text in MEMORY:
-                self._memory.add(name, text)
 
     def update(self) -> None:
         model, s, rows = self.ui.model, self.ui.model.snapshot, self._rows
@@ -46,9 +40,11 @@ class TrainingPanel:
         if scene is not None:
             name = scene.path.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1]
             train = sum(v.split == "train" for v in scene.views)
-            put(self._scene, f"{name}  ({scene.kind})\n{train} training, {len(scene.views) - train} held-out views")
+            views = f"{train} training, {len(scene.views) - train} held-out views" if scene.views else "no photographs"
+            put(self._scene, f"{name}  ({scene.kind})\n{views}")
         job = model.job
-        rows.put("state", f"{model.state_text} {job.fraction:.0%}" if job is not None else model.state_text)
+        rows.put("state", model.state_text)
+        rows.put("job", formatting.NONE if job is None else f"{head(job.name, 13)} {job.fraction:.0%}")
         show(self._cancel, job is not None)
         rows.put("speed", formatting.rate(s.steps_per_second) if model.playing else formatting.NONE)
         rows.put("loss", formatting.number(s.loss, 4))
@@ -63,6 +59,3 @@ class TrainingPanel:
         first, last = s.densify_window
         rows.put("window", f"{formatting.count(first)} to {formatting.count(last)}" if last else formatting.NONE)
         rows.put("threads", str(s.threads) if s.threads else formatting.NONE)
-        for name, _ in MEMORY:
-            value = s.memory.get(name)
-            self._memory.put(name, formatting.NONE if value is None else formatting.size(value))

@@ -5,11 +5,9 @@ from __future__ import annotations
 from app.gui import formatting
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
-from app.gui.view_state import MODE_HELP, MODE_LABELS
 from app.gui.widgets import Ui, button, heading, label, put, show, tooltip
-from app.messages import VIEW_MODES, ViewMode
+from app.messages import MODES, ViewMode
 
-RANGED = frozenset({"depth", "transmittance", "error", "contributors", "heatmap"})
 SCALES = ("as suits", "linear", "log")
 
 
@@ -24,13 +22,12 @@ class ViewPanel:
 
     def build(self, parent: int) -> None:
         ui = self.ui
-        self._modes: dict[str, ViewMode] = {f"{i + 1}  {MODE_LABELS[m]}": m for i, m in enumerate(VIEW_MODES)}
+        self._modes: dict[str, ViewMode] = {f"{m.key}  {m.label}": m.name for m in MODES.values()}
         with dpg.group(parent=parent):
             heading(ui, "View")
             self._combo = int(dpg.add_combo(list(self._modes), width=-1, callback=self._on_mode,
                                             height_mode=dpg.mvComboHeight_Large))
-            tooltip(ui, self._combo, "\n".join(
-                f"{i + 1}  {MODE_LABELS[m]}: {MODE_HELP[m]}" for i, m in enumerate(VIEW_MODES)))
+            tooltip(ui, self._combo, "\n".join(f"{m.key}  {m.label}: {m.help}" for m in MODES.values()))
             with dpg.group() as self._heat:
                 self._quantity = int(dpg.add_combo([], width=-1, callback=self._on_quantity))
                 tooltip(ui, self._quantity, "The number that colours each Gaussian")
@@ -84,7 +81,7 @@ class ViewPanel:
             self._mode = view.mode
             dpg.set_value(self._combo, next(k for k, m in self._modes.items() if m == view.mode))
         show(self._heat, view.mode == "heatmap")
-        show(self._range, view.mode in RANGED)
+        show(self._range, MODES[view.mode].ranged)
         show(self._bounds, view.value_range is not None)
         dpg.set_value(self._auto, view.value_range is None)
         dpg.set_value(self._frusta, ui.preferences.frusta)

@@ -26,45 +26,6 @@ GS_HD Key sortable(Real depth) {  // order-preserving bits, negative depths incl
     return k & sign ? ~k : k | sign;
 }
 
-struct TileBox { int x0, x1, y0, y1; };  // half-open
-GS_HD TileBox tile_box(const CameraArgs& c, const Real* mean, const Real* extent) {
-    const Real inv = Real(1) / TILE_SIZE;
-    auto clampi = [](Real v, int hi) { return v < 0 ? 0 : v > Real(hi) ? hi : int(v); };
-    return {clampi((mean[0] - extent[0]) * inv, c.tiles_x), clampi(floor_((mean[0] + extent[0]) * inv) + 1, c.tiles_x),
-            clampi((mean[1] - extent[1]) * inv, c.tiles_y), clampi(floor_((mean[1] + extent[1]) * inv) + 1, c.tiles_y)};
-}
-
-// visit(tile, first row, end row) for each tile whose pixel centres the ellipse reaches, row-major; rows within the tile.
-template <class F>
-GS_HD void touched_tiles(const CameraArgs& c, const RasterArgs& ra, const Real* mean, const Real* conic, const Real* extent,
-                         Real opacity, F&& visit) {
-    const TileBox box = tile_box(c, mean, extent);
-    const Real level = Real(2) * std::log(opacity / ra.cutoff) + ra.footprint_margin;
-    const Real mx = mean[0], my = mean[1], ex = extent[0], ey = extent[1], half = Real(0.5), size = TILE_SIZE;
-    Spans across, down;
-    make_spans(conic, level, ex, ey, across, down);
-    const Real pad = 2 * std::numeric_limits<Real>::epsilon() * (std::abs(mx) + std::abs(my) + c.width + c.height);  // rounding
-    for (int ty = box.y0; ty < box.y1; ty++) {
-        const Real y0 = ty * size + half, y1 = min_((ty + 1) * size, Real(c.height)) - half;
-        Real left, right;
-        if (!span_in_band(across, ey, y0 - my - pad, y1 - my + pad, left, right)) continue;
-        left += mx - pad;
-        right += mx + pad;
-        if (left > Real(c.width) - half || right < half) continue;
-        const int tx0 = int(min_(max_(ceil_((left - size + half) / size), Real(box.x0)), Real(c.tiles_x - 1)));
-        const int tx1 = int(min_(floor_((right - half) / size) + 1, Real(box.x1)));
-        for (int tx = tx0; tx < tx1; tx++) {
-            Real top, bottom;
-            const Real x0 = tx * size + half;
-            if (!span_in_band(down, ex, x0 - mx - pad, x0 + size - 1 - mx + pad, top, bottom)) continue;
-            const Real origin = my - y0;
-            const int r0 = int(min_(max_(ceil_(origin + top - pad), Real(0)), size));
-            const int r1 = int(min_(max_(floor_(origin + bottom + pad) + 1, Real(0)), size));
-            visit(ty * c.tiles_x + tx, r0, std::max(r0, r1));
-        }
-    }
-}
-
 // Pieces of the index order are powers of two, so that an index names its piece by a shift.
 GS_HD int piece_shift(int64_t N) {
     int shift = 0;
@@ -166,7 +127,7 @@ GS_KERNEL int64_t binning_count(const CameraArgs* camera, const RasterArgs* rast
         for (int64_t i = std::min(N, piece << shift), end = std::min(N, (piece + 1) << shift); i < end; i++) {
             const int64_t begin = out;
             if (extents[2 * i] > 0)
-                touched_tiles(c, ra, means2d + 2 * i, conics + 3 * i, extents + 2 * i, opacities[i], [&](int tile, int r0, int r1) {
+                touched_tiles(c, ra, std::numeric_limits<Real>::epsilon(), means2d + 2 * i, conics + 3 * i, extents + 2 * i, opacities[i], [&](int tile, int r0, int r1) {
                     rows[2 * out] = uint8_t(r0);
                     rows[2 * out + 1] = uint8_t(r1);
                     pairs[out++] = tile;

@@ -65,6 +65,7 @@ extern "C" __global__ void ssim_fwd(int height, int width, const Real* window, c
         if (rank < step)
             for (int k = 0; k < 3; k++) sums[k][rank] += sums[k][rank + step];
     }
+    __syncthreads();
     if (rank < 3) {
         const long long block = ((long long)blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
         partials[3 * block + rank] = sums[rank][0];

@@ -27,7 +27,7 @@ _ITEM = re.compile(r"(?P<name>\w+)(?P<flags>[?~]*)(\[(?P<shape>[^\]]*)\])?(:(?P<
 @dataclass(frozen=True)
 class Arg:
     name: str
-    type: str                 # camera, raster, real, u8, i32, i64, f64
+    type: str                 # camera, raster, real, u8, i16, i32, i64, f64
     shape: tuple[str, ...] | None  # None = scalar or struct
     nullable: bool = False
     strided: bool = False
@@ -86,6 +86,40 @@ CPU_KERNELS: dict[str, tuple[Arg, ...]] = {name: parse(text) for name, text in {
     "adam_step": "n:i64 -> param[n], grad[n], exp_avg[n], exp_avg_sq[n], step_size:f64, beta1:f64, beta2:f64,"
                  " rsqrt_bias2:f64, eps:f64",
 }.items()}
+
+
+_LIST = "camera, raster, epsilon:real, V:i32, order[V]:i32, means2d[N 2], conics[N 3], extents[N 2], opacities[N]"
+_SPLATS = ("camera, raster, background[3], tile_offsets[_]:i64, flatten_ids[M]:i32, means2d[N 2], conics[N 3], opacities[N],"
+           " colors[N 3], depths?[N]")
+CUDA_KERNELS: dict[str, tuple[Arg, ...]] = {name: parse(text) for name, text in {
+    "activate_fwd": "N:i32, quats[N 4], log_scales[N 3], logit_opacities[N] -> unit_quats[N 4], scales[N 3], opacities[N]",
+    "activate_bwd": "N:i32, quats[N 4], scales[N 3], opacities[N], v_unit_quats[N 4], v_scales[N 3], v_opacities[N]"
+                    " -> v_quats[N 4], v_log_scales[N 3], v_logit_opacities[N]",
+    "project_fwd": "camera, raster, N:i32, means[N 3], quats[N 4], scales[N 3], opacities[N]"
+                   " -> means2d[N 2], conics[N 3], depths[N], extents[N 2], compensations[N]",
+    "project_bwd": "camera, raster, N:i32, means[N 3], quats[N 4], scales[N 3], extents[N 2], v_means2d[N 2], v_conics[N 3],"
+                   " v_depths?[N], v_compensations?[N] -> v_means[N 3], v_quats[N 4], v_scales[N 3]",
+    "sh_fwd": "camera, N:i32, degree:i32, means[N 3], sh0~[N _ 3], stride0:i32, shN~[N _ 3], strideN:i32, extents?[N 2]"
+              " -> colors[N 3]",
+    "sh_bwd": "camera, N:i32, degree:i32, total:i32, means[N 3], sh0~[N _ 3], stride0:i32, shN~[N _ 3], strideN:i32,"
+              " extents?[N 2], colors[N 3], v_colors[N 3] -> v_means[N 3], v_sh0~[N _ 3], v_stride0:i32, v_shN~[N _ 3],"
+              " v_strideN:i32",
+    "binning_count": _LIST + " -> counts[V]:i32",
+    "binning_emit16": _LIST + ", offsets[V]:i64 -> tiles[M]:i16, ids[M]:i32",
+    "binning_emit32": _LIST + ", offsets[V]:i64 -> tiles[M]:i32, ids[M]:i32",
+    "binning_ranges16": "M:i64, T:i32, tiles[M]:i16 -> tile_offsets[_]:i64",
+    "binning_ranges32": "M:i64, T:i32, tiles[M]:i32 -> tile_offsets[_]:i64",
+    "rasterize_fwd": _SPLATS + " -> image[H W 3], transmittances[H W], depth_image?[H W], last_ids[H W]:i32",
+    "rasterize_bwd": _SPLATS + ", transmittances[H W], last_ids[H W]:i32, v_image[H W 3], v_transmittances?[H W],"
+                     " v_depth_image?[H W] -> v_means2d[N 2], v_conics[N 3], v_opacities[N], v_colors[N 3], v_depths?[N],"
+                     " v_abs_means2d?[N 2]",
+    "ssim_fwd": "height:i32, width:i32, window[6], image[H W 3], target[H W 3] -> partials[_ 3]:f64, maps?[3 H W 3]",
+    "ssim_bwd": "height:i32, width:i32, window[6], image[H W 3], target[H W 3], maps?[3 H W 3], scale[1], w_l1:real, w_mse:real,"
+                " w_ssim:real -> v_image[H W 3]",
+    "adam_step": "n:i64 -> param[n], grad[n], exp_avg[n], exp_avg_sq[n], step_size:f64, beta1:f64, beta2:f64,"
+                 " rsqrt_bias2:f64, eps:f64, extents?[_ 2], row:i32",
+}.items()}
+"""Kernels of the .cu files. Launch shapes are the launcher's business; arrays that kernels add to arrive zeroed."""
 
 
 def camera_struct(real: Any) -> type[ctypes.Structure]:

@@ -123,7 +123,6 @@ class Rows:
         """A small button behind the value of a row."""
         ui = self._ui
         with dpg.group(parent=self._groups[name], horizontal=True):
-            dpg.add_spacer(width=ui.px(12))
             item = int(dpg.add_button(label=text, callback=callback, small=True))
             dpg.bind_item_theme(item, ui.theme.flat)
             tooltip(ui, item, tip)
@@ -143,6 +142,8 @@ class FieldControl:
         self.ui, self.spec = ui, spec
         self._value: Any = spec.default
         self._slider = self._input = self._choice = 0
+        if spec.kind == "int" and not spec.has_slider and len(spec.label) > 18:
+            name_width += 30   # without a slider there is room for a long name
         with dpg.group(horizontal=True, xoffset=ui.px(name_width)):
             with dpg.group():
                 self._name = int(dpg.add_text(spec.label if spec.live else f"{spec.label} °", color=Palette.text))

@@ -5,6 +5,7 @@ Values of single steps scatter from photograph to photograph: they are drawn fai
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,6 +43,14 @@ def smoothed(y: np.ndarray, share: float = 0.02) -> np.ndarray:
     return np.convolve(padded, np.full(width, 1.0 / width), mode="valid")
 
 
+def log_ticks(lo: float, hi: float) -> tuple[tuple[str, float], ...]:
+    """Labelled values 1, 2, 5, 10, 20 ... in [lo, hi]; only the powers of ten where that would be many."""
+    decades = range(math.floor(math.log10(lo)), math.ceil(math.log10(hi)) + 1)
+    digits = (1, 2, 5) if math.log10(hi / lo) < 2.5 else (1,)
+    values = [digit * 10.0**decade for decade in decades for digit in digits]
+    return tuple((f"{value:g}", value) for value in values if lo <= value <= hi)
+
+
 @dataclass
 class Series:
     curve: str
@@ -57,6 +66,7 @@ class PlotView:
     log: bool
     series: list[Series]
     follow: bool = True
+    ticks: tuple[tuple[str, float], ...] = ()   # set by hand: by itself a log axis labels powers of ten only
 
 
 class PlotsPanel:
@@ -142,11 +152,22 @@ class PlotsPanel:
         if view.follow and hi >= lo:
             if view.log:
                 limits = lo / 1.2, hi * 1.2
+                self._set_ticks(view, log_ticks(*limits))
             else:
                 pad = 0.06 * (hi - lo) or max(abs(hi) * 0.05, 1.0)
                 limits = lo - pad, hi + pad
             dpg.set_axis_limits(view.x, 0.0, end * 1.02)
             dpg.set_axis_limits(view.y, *limits)
+
+    @staticmethod
+    def _set_ticks(view: PlotView, ticks: tuple[tuple[str, float], ...]) -> None:
+        if ticks == view.ticks:
+            return
+        view.ticks = ticks
+        if ticks:
+            dpg.set_axis_ticks(view.y, ticks)
+        else:
+            dpg.reset_axis_ticks(view.y)
 
     # ------------------------------------------------------------------------------------------ zoom
     def hovered(self) -> bool:
@@ -159,6 +180,7 @@ class PlotsPanel:
                 view.follow = False
                 dpg.set_axis_limits_auto(view.x)
                 dpg.set_axis_limits_auto(view.y)
+                self._set_ticks(view, ())
 
     def follow_again(self) -> None:
         for view in self._plots:

@@ -7,6 +7,9 @@ from typing import Literal
 
 from render.config import RasterConfig, setting
 
+EVAL_EVERY = 8
+"""Every so many-th view is held out where views are held out, as graphdeco does."""
+
 
 @dataclass(frozen=True)
 class DensifyConfig:

@@ -12,6 +12,8 @@ TILE_SIZE = 16
 FOOTPRINT_MARGIN = 1e-3
 """Added to the squared radius 2 ln(opacity / cutoff) of a footprint, so that rounding never loses a pixel that blends:
 at the widened rim alpha is cutoff * exp(-FOOTPRINT_MARGIN / 2), 0.05 % below the cutoff. Kernels take it too."""
+SH_C0 = 0.28209479177387814
+"""Y_0^0 of the real spherical harmonics: colour = 0.5 + SH_C0 * sh0 (f_dc in files)."""
 BACKENDS = ("auto", "cuda", "cpu", "reference")
 
 

@@ -9,12 +9,11 @@ from typing import Annotated, Literal
 import tyro
 
 from app.commands.parsing import UsageError
-from app.config import TrainConfig
+from app.config import EVAL_EVERY, TrainConfig
 from app.engine.options import OptionError, coerce, flatten
 from render.config import setting
 
 Backend = Literal["auto", "cuda", "cpu", "reference"]
-EVAL_EVERY = 8
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.config import EVAL_EVERY
 from app.engine.background import Report
 
 
@@ -42,7 +43,7 @@ class EngineSettings:
     threads: int = field(default_factory=usable_cores)   # kernel threads when nobody drags
     resolution: int = -1                           # as graphdeco's -r
     long_side: int = 0                             # px; 0 = as `resolution` says
-    eval_every: int = 8                            # every n-th view is held out; 0 = none
+    eval_every: int = EVAL_EVERY                   # every n-th view is held out; 0 = none
     debug: bool = False                            # tracebacks on stderr
     make_trainer: Callable[..., Any] = _trainer
     open_scene: Callable[..., Any] = _open_scene

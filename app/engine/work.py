@@ -209,7 +209,8 @@ def save_ply(engine: Engine, path: str) -> Job:
     """Write the Gaussians as they are when the job begins; training goes on meanwhile."""
 
     def run() -> Work:
-        from app.engine.opening import to_arrays, write_arrays
+        from app.engine.opening import write_arrays
+        from app.training.arrays import to_arrays
 
         assert engine.model is not None
         arrays = to_arrays(engine.model.params)

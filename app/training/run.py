@@ -15,22 +15,21 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from tqdm import tqdm
 
 from app.config import TrainConfig
 from app.data.atomic import write_atomic
 from app.data.cameras_json import write_cameras_json
-from app.data.gaussians import GaussianArrays, write_gaussians
+from app.data.gaussians import write_gaussians
 from app.data.scene import Scene, SceneError
+from app.training.arrays import to_arrays
 from app.training.evaluate import Evaluation, evaluate
 from app.training.memory import peak_rss_bytes
 from app.training.trainer import StepReport, Trainer
 from render import pipeline
 from render.backends import cpu
 from render.backends.compile import CompileError
-from render.types import GaussianParams
 
 SMOOTHING = 0.05
 """Share of the newest step in the loss and PSNR that the bar shows: single views differ by several dB."""
@@ -104,16 +103,10 @@ def set_threads(count: int, backend: str = "cpu") -> int:
     return count
 
 
-def arrays_of(params: GaussianParams) -> GaussianArrays:
-    """The raw parameters as files hold them."""
-    return GaussianArrays(**{name: tensor.detach().cpu().numpy().astype(np.float32)
-                             for name, tensor in params.trained().items()})
-
-
 def save_point_cloud(trainer: Trainer, out: Path) -> tuple[Path, int]:
     """Write point_cloud/iteration_N/point_cloud.ply; returns it and how many non-finite rows were left out (C06)."""
     path = out / "point_cloud" / f"iteration_{trainer.iteration}" / "point_cloud.ply"
-    return path, write_gaussians(path, arrays_of(trainer.params))
+    return path, write_gaussians(path, to_arrays(trainer.params))
 
 
 def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str = "auto", threads: int = 0,

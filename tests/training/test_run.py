@@ -19,7 +19,8 @@ from app.config import DensifyConfig, TrainConfig
 from app.data.gaussians import read_gaussians
 from app.data.scene import SceneError
 from app.training import run as run_module
-from app.training.run import arrays_of, prepare_output, train_headless
+from app.training.arrays import to_arrays
+from app.training.run import prepare_output, train_headless
 from app.training.trainer import Trainer, TrainingStopped
 from tests.training.tiny import make_scene
 
@@ -63,7 +64,7 @@ def test_ply_holds_the_raw_parameters_in_graphdeco_layout(tmp_path):
     assert np.array_equal(vertex["scale_1"], params.log_scales.detach().numpy()[:, 1])
     assert np.array_equal(vertex["rot_0"], params.quats.detach().numpy()[:, 0])
     assert np.array_equal(vertex["f_rest_8"], params.shN.detach().numpy()[:, 0, 1])   # 8 bands of red, then green's first
-    assert arrays_of(params).sh_degree == 2
+    assert to_arrays(params).sh_degree == 2
 
 
 def test_without_held_out_views_the_scores_are_null_with_the_reason(tmp_path):

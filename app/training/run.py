@@ -6,10 +6,13 @@ import json
 import math
 import os
 import platform
+import signal
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -109,14 +112,51 @@ def save_point_cloud(trainer: Trainer, out: Path) -> tuple[Path, int]:
     return path, write_gaussians(path, to_arrays(trainer.params))
 
 
+@contextmanager
+def whole_steps() -> Iterator[None]:
+    """Ctrl-C in the block takes effect at its end, so that no half-made step is saved; a second one acts at once."""
+    if threading.current_thread() is not threading.main_thread():   # only the main thread may set handlers, or gets signals
+        yield
+        return
+    pressed: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+
+    def note(number: int, frame: object) -> None:
+        pressed.append(number)
+        signal.signal(signal.SIGINT, before)
+
+    if not callable(before):   # ignored, as under nohup: it stays so
+        yield
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
+
+
+def rescue(trainer: Trainer, out: Path) -> None:
+    """Save what a run that ends early has reached, and say where; a failure here must not hide why it ended."""
+    if not trainer.iteration:
+        return
+    try:
+        path, _ = save_point_cloud(trainer, out)
+    except Exception as error:
+        say(f"the parameters of iteration {trainer.iteration} could not be saved ({error})")
+    else:
+        say(f"the parameters of iteration {trainer.iteration} are saved in {path}")
+
+
 def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str = "auto", threads: int = 0,
                    test_iterations: Collection[int] = (), save_iterations: Collection[int] = (),
                    quiet: bool = False) -> dict[str, Any]:
     """Train to the end and write the PLY, cameras.json and results.json under `out`; returns the results.
 
     The last iteration is always saved, and evaluated when the scene has held-out views. `seconds` is training alone:
-    loading, evaluation and saving are not in it. Raises SceneError for input that cannot be used, and
-    TrainingStopped after saving the last good parameters.
+    loading, evaluation and saving are not in it. Raises SceneError for input that cannot be used. Whatever ends a run
+    early (TrainingStopped, Ctrl-C, a photograph that cannot be decoded) is raised after the last good parameters are saved.
     """
     prepare_output(out)
     backend = ready_backend(backend)
@@ -130,12 +170,8 @@ def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str
     try:
         while trainer.iteration < config.iterations:
             began = time.perf_counter()
-            try:
+            with whole_steps():
                 report = trainer.step()
-            except RuntimeError:
-                if trainer.iteration:
-                    save_point_cloud(trainer, out)
-                raise
             seconds += time.perf_counter() - began
             progress.step(report)
             while trainer.notices:
@@ -151,6 +187,9 @@ def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str
                 path, dropped = save_point_cloud(trainer, out)
                 if dropped:
                     say(f"{dropped:,} Gaussians were not finite and are not in {path}")
+    except BaseException:
+        rescue(trainer, out)
+        raise
     finally:
         progress.bar.close()
     results = summarise(trainer, evaluation, history, seconds, threads, progress)

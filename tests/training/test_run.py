@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -91,6 +92,54 @@ def test_N16_the_last_good_parameters_are_saved_when_training_stops(tmp_path, mo
         train_headless(make_scene(3), TrainConfig(iterations=9), tmp_path, backend="cpu", quiet=True)
     assert (tmp_path / "point_cloud/iteration_3/point_cloud.ply").is_file()
     assert not (tmp_path / "results.json").exists()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SceneError("photograph 4 cannot be decoded"), MemoryError()])
+def test_whatever_ends_a_run_early_its_parameters_are_saved_and_it_is_said_where(tmp_path, monkeypatch, capsys, error):
+    real = Trainer.step
+
+    def step(self):
+        if self.iteration == 3:
+            raise error
+        return real(self)
+
+    monkeypatch.setattr(Trainer, "step", step)
+    with pytest.raises(type(error)):
+        train_headless(make_scene(3), TrainConfig(iterations=9), tmp_path, backend="cpu", quiet=True)
+    saved = tmp_path / "point_cloud/iteration_3/point_cloud.ply"
+    assert len(read_gaussians(saved).gaussians) == 60 and [p.name for p in saved.parent.iterdir()] == [saved.name]
+    assert f"iteration 3 are saved in {saved}" in capsys.readouterr().err
+
+
+def test_a_run_that_ends_early_on_a_full_disk_still_says_why_it_ended(tmp_path, monkeypatch, capsys):
+    real = Trainer.step
+
+    def step(self):
+        if self.iteration == 1:
+            raise SceneError("photograph 2 cannot be decoded")
+        return real(self)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Trainer, "step", step)
+    monkeypatch.setattr(run_module, "write_gaussians", full)
+    with pytest.raises(SceneError, match="photograph 2"):
+        train_headless(make_scene(3), TrainConfig(iterations=9), tmp_path, backend="cpu", quiet=True)
+    assert "could not be saved" in capsys.readouterr().err
+
+
+def test_ctrl_c_waits_for_the_end_of_a_step_and_a_second_one_does_not():
+    before, reached = signal.getsignal(signal.SIGINT), []
+    with pytest.raises(KeyboardInterrupt), run_module.whole_steps():
+        signal.raise_signal(signal.SIGINT)
+        reached.append("the end")
+    assert reached == ["the end"] and signal.getsignal(signal.SIGINT) is before
+    with pytest.raises(KeyboardInterrupt), run_module.whole_steps():
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        pytest.fail("the second was not heard")
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 # ------------------------------------------------------------------ refusals

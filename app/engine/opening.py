@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from app.data.gaussians import GaussianArrays, LoadedGaussians, read_gaussians, 
 from app.data.open import find_gaussians
 from app.data.orient import scene_center, scene_extent, scene_up
 from app.data.scene import Scene, SceneError, View
+from app.demo import demo_folder
 from app.engine.background import Report
 from app.engine.jobs import Work
 from app.engine.options import flatten, is_live
@@ -130,11 +130,6 @@ def install(engine: Engine, model: Model, event: SceneOpened) -> None:
     engine.say_notices()
 
 
-def demo_folder() -> Path:
-    """Where the bundled demo is installed."""
-    return (Path(str(resources.files("assets"))) / "demo").resolve()
-
-
 def describe(opened: Opened) -> SceneOpened:
     from app.engine.view_modes import STILL_QUANTITIES
     from app.training.probes import quantities
@@ -149,7 +144,7 @@ def describe(opened: Opened) -> SceneOpened:
                            quantities=tuple(q for q in quantities() if q.name in STILL_QUANTITIES))
     views = tuple(ViewInfo(view.name, view.camera, view.split) for view in scene.views)
     center = scene_center(scene.views, scene.points)
-    kind = "demo" if Path(opened.path).resolve() == demo_folder() else scene.kind
+    kind = "demo" if Path(opened.path).resolve() == demo_folder().resolve() else scene.kind
     return SceneOpened(opened.path, kind, views, scene_up(scene.views), center, float(scene_extent(scene.views)),
                        tuple(scene.warnings), quantities=quantities())
 

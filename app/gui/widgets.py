@@ -222,6 +222,29 @@ class FieldControl:
         self._send(self.spec.default)
 
 
+class FieldControls:
+    """The controls of a panel; they follow the configuration in force."""
+
+    def __init__(self, ui: Ui) -> None:
+        self._ui = ui
+        self._version = -1
+        self.controls: list[FieldControl] = []
+
+    def add(self, spec: FieldSpec) -> None:
+        self.controls.append(FieldControl(self._ui, spec))
+
+    def update(self) -> bool:
+        """Show what changed; whether anything did."""
+        model = self._ui.model
+        if model.config_version == self._version:
+            return False
+        self._version = model.config_version
+        for control in self.controls:
+            if control.spec.path in model.config:
+                control.show_value(model.config[control.spec.path])
+        return True
+
+
 def text_width(text: str, size: float) -> float:
     """Width in px of drawlist text, which ignores bound fonts but scales with `size`; get_text_size knows one size only."""
     measured = dpg.get_text_size(text)

@@ -7,7 +7,7 @@ import pytest
 
 from app import messages as m
 from app.config import TrainConfig
-from app.engine.opening import demo_folder
+from app.demo import demo_folder
 from app.engine.settings import EngineSettings
 from render.backends import cpu
 from tests.app.engine_doubles import request_for, running_engine

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from app.curves import decimate
 from app.gui.theme import Color, Palette
 from app.gui.toolkit import dpg
 from app.gui.widgets import Ui
@@ -18,20 +19,6 @@ from app.messages import Curve
 PER_STEP = frozenset({"loss", "train_psnr"})
 NARROWEST = 170
 POINTS = 600  # G20: drawing cost grows with the points, and no plot here is wider than this many px
-
-
-def decimate(x: np.ndarray, y: np.ndarray, limit: int = POINTS) -> tuple[np.ndarray, np.ndarray]:
-    """At most `limit` points that keep the minimum and maximum of every stretch, so that no spike disappears."""
-    if len(x) <= limit:
-        return np.asarray(x, np.float64), np.asarray(y, np.float64)
-    buckets = limit // 2
-    edges = np.linspace(0, len(x), buckets + 1).astype(int)
-    keep = []
-    for start, end in zip(edges[:-1], edges[1:]):
-        part = y[start:end]
-        keep += sorted({start + int(np.argmin(part)), start + int(np.argmax(part))})
-    index = np.asarray(keep)
-    return np.asarray(x[index], np.float64), np.asarray(y[index], np.float64)
 
 
 def smoothed(y: np.ndarray, share: float = 0.02) -> np.ndarray:
@@ -140,11 +127,13 @@ class PlotsPanel:
                         dpg.set_value(item, [[], []])
                 continue
             good = np.isfinite(curve.y) & (curve.y > 0 if view.log else True)
-            steps, values = np.asarray(curve.x)[good], np.asarray(curve.y)[good]
-            x, y = decimate(steps, values)
+            steps, values = np.asarray(curve.x, np.float64)[good], np.asarray(curve.y, np.float64)[good]
+            drawn = decimate(steps, values, POINTS)
+            x, y = drawn.x, drawn.y
             if series.raw:
                 dpg.set_value(series.raw, [x, y])
-                dpg.set_value(series.item, list(decimate(steps, smoothed(values), POINTS // 4)))
+                mean = decimate(steps, smoothed(values), POINTS // 4)
+                dpg.set_value(series.item, [mean.x, mean.y])
             else:
                 dpg.set_value(series.item, [x, y])
             if len(y):

@@ -20,8 +20,8 @@ class DensifyConfig:
     grad_threshold: float = setting(2e-4, "Densify above this average screen-space gradient.",
                                     lo=1e-5, hi=5e-3, log=True, valid=POSITIVE)
     absgrad_threshold: float = setting(8e-4, "The threshold used with absgrad.", lo=1e-5, hi=1e-2, log=True, valid=POSITIVE)
-    start: int = setting(500, "First iteration that may densify.", unit="it", lo=0, hi=30000)
-    stop: int = setting(15000, "Last iteration that may densify.", unit="it", lo=0, hi=30000)
+    start: int = setting(500, "Densification happens after this iteration.", unit="it", lo=0, hi=30000)
+    stop: int = setting(15000, "No densification and no opacity reset from this iteration on.", unit="it", lo=0, hi=30000)
     every: int = setting(100, "Iterations between two densifications.", unit="it", lo=10, hi=1000)
     reset_every: int = setting(3000, "Iterations between two opacity resets.", unit="it", lo=100, hi=30000)
     reset_opacity: float = setting(0.01, "Opacity after a reset.", lo=0.001, hi=0.5, valid=INSIDE_UNIT)

@@ -14,10 +14,19 @@ def test_published_schedule_at_30000_iterations():
     found = schedule.resolve(TrainConfig())
     assert (found.start, found.stop, found.every, found.reset_every, found.sh_every) == (500, 15000, 100, 3000, 1000)
     assert not found.densifies(500) and found.densifies(600) and not found.densifies(650)
-    assert found.densifies(15000) and not found.densifies(15100)
-    assert [i for i in range(1, 30001) if found.resets(i)] == [3000, 6000, 9000, 12000, 15000]
+    assert found.densifies(14900) and not found.densifies(15000)
+    assert [i for i in range(1, 30001) if found.resets(i)] == [3000, 6000, 9000, 12000]
     assert [found.sh_degree(i, 3) for i in (1, 999, 1000, 2000, 3000, 30000)] == [0, 0, 1, 2, 3, 3]
     assert schedule.resolve(TrainConfig(iterations=60000)) == replace(found, length=60000)
+
+
+@pytest.mark.parametrize(("length", "resets"), [(6000, []), (12000, [3000]), (24000, [3000, 6000, 9000])])
+def test_where_densification_ends_no_opacity_is_reset_and_nothing_is_born(length, resets):
+    """As graphdeco, which densifies while iteration < stop: a reset at the end would have no densification after it."""
+    found = schedule.resolve(TrainConfig(iterations=length))
+    assert found.stop == length // 2 and found.stop % found.reset_every == 0
+    assert [i for i in range(1, length + 1) if found.resets(i)] == resets
+    assert not any(found.densifies(i) for i in range(found.stop, length + 1))
 
 
 @pytest.mark.parametrize("length", (1000, 2000, 3000, 7000, 15000))
@@ -25,8 +34,8 @@ def test_a_short_run_has_the_whole_schedule_in_it(length):
     found = schedule.resolve(TrainConfig(iterations=length))
     events = [i for i in range(1, length + 1) if found.densifies(i)]
     resets = [i for i in range(1, length + 1) if found.resets(i)]
-    assert len(events) >= 2 and events[-1] <= length / 2
-    assert all(i <= length / 2 and i % 3000 == 0 for i in resets)
+    assert len(events) >= 2 and events[-1] < length / 2
+    assert all(i < length / 2 and i % 3000 == 0 for i in resets)
     assert found.sh_degree(length, 3) == 3
     longer = schedule.resolve(TrainConfig(iterations=2 * length))
     assert longer.start > found.start and longer.stop > found.stop and longer.sh_every > found.sh_every

@@ -24,6 +24,7 @@ from app.engine.settings import EngineSettings
 from app.engine.view import Viewer
 from app.mailbox import Fifo, Latest
 from app.messages import Command, EngineFailed, Event, Notice, Snapshot, ViewRequest
+from app.training.backend import set_threads
 
 if TYPE_CHECKING:
     from app.engine.model import Model
@@ -268,7 +269,7 @@ class Engine:
         """While the user drags, one core is the window's; else training may use them all."""
         threads = max(1, self.settings.threads - 1) if self.viewer.moving else self.settings.threads
         if (threads, self.backend) != self._shared and not self.jobs.has(work.PREPARING):
-            work.set_threads(threads, self.backend)
+            set_threads(threads, self.backend)
             self._shared = threads, self.backend
             self.publisher.dirty = True
 

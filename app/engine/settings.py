@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from app.config import EVAL_EVERY
 from app.engine.background import Report
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:   # macOS, Windows
-        return os.cpu_count() or 1
+from app.training.backend import usable_cores
 
 
 def _trainer(*args: Any, **named: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from app.engine.jobs import Job, Refused, Work
 from app.engine.options import flatten
 from app.engine.pacing import Pace
 from app.messages import ConfigChanged, Evaluated
+from app.training.backend import Ready, ready_backend
 
 if TYPE_CHECKING:
     from app.engine.loop import Engine
@@ -36,25 +36,7 @@ class LastEvaluation:
     cost: float = 0.0     # seconds it took
 
 
-def set_threads(count: int, backend: str) -> None:
-    """Threads of the kernels, and of PyTorch where it does the work: its idle threads would spin on the kernels' cores."""
-    import torch
-
-    from render.backends import cpu
-
-    cpu.set_threads(count)
-    torch.set_num_threads(count if backend == "reference" else 1)
-
-
 # ---------------------------------------------------------------- the renderer
-
-
-@dataclass(frozen=True)
-class Ready:
-    """A backend that can run; `instead` says why it is not the one that was hoped for."""
-
-    name: str
-    instead: str = ""
 
 
 def load_backend(name: str, report: Report) -> Ready:
@@ -70,25 +52,9 @@ def load_backend(name: str, report: Report) -> Ready:
     import app.engine.view_modes
     import app.training.evaluate
     import app.training.probes  # noqa: F401
-    from render.backends import cpu
-    from render.backends.compile import CompileError
-    from render.pipeline import resolve_backend
 
     report(0.4, "loading the kernels")
-    resolved = resolve_backend(name)
-    if resolved == "cpu":
-        try:
-            cpu.prepare(lambda text: report(0.4 + 0.6 * _share_said(text), text))
-        except CompileError as error:
-            first, _, rest = str(error).partition("\n")
-            first = first.rstrip(":. ")
-            print(rest, file=sys.stderr, flush=True)   # the window has no room for a compiler's output
-            if name != "auto":
-                raise ValueError(f"backend {name} cannot run here: {first}") from error
-            return Ready("reference", first)
-    if name == "auto" and resolved == "reference":
-        return Ready("reference", "no C++ compiler was found: install g++ or clang++, or pip install 'splatscope[zig]'")
-    return Ready(resolved)
+    return ready_backend(name, lambda text: report(0.4 + 0.6 * _share_said(text), text))
 
 
 def _share_said(text: str) -> float:
@@ -120,8 +86,7 @@ def prepare(engine: Engine) -> Job:
 def say_fallback(engine: Engine, ready: Ready) -> None:
     """A backend that nobody asked for is said aloud, in the window and on stderr."""
     if ready.instead:
-        runs = "The plain PyTorch renderer runs, slowly," if ready.name == "reference" else f"The backend {ready.name} runs"
-        engine.notice(f"{runs} because {ready.instead}.", "warning", aloud=True)
+        engine.notice(ready.sentence, "warning", aloud=True)
 
 
 def switch_backend(engine: Engine, name: str) -> Job:

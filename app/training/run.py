@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import platform
 import signal
 import sys
@@ -18,7 +17,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import torch
 from tqdm import tqdm
 
 from app.config import TrainConfig
@@ -27,12 +25,10 @@ from app.data.cameras_json import write_cameras_json
 from app.data.gaussians import write_gaussians
 from app.data.scene import Scene, SceneError
 from app.training.arrays import to_arrays
+from app.training.backend import ready_backend, set_threads, usable_cores
 from app.training.evaluate import Evaluation, evaluate
 from app.training.memory import peak_rss_bytes
 from app.training.trainer import StepReport, Trainer
-from render import pipeline
-from render.backends import cpu
-from render.backends.compile import CompileError
 
 SMOOTHING = 0.05
 """Share of the newest step in the loss and PSNR that the bar shows: single views differ by several dB."""
@@ -77,33 +73,6 @@ def prepare_output(folder: Path) -> None:
 def say(sentence: str) -> None:
     """One line on stderr, above the progress bar where there is one."""
     tqdm.write(f"splatscope: {sentence}", file=sys.stderr)
-
-
-def ready_backend(name: str) -> str:
-    """The backend that `name` stands for, its kernels compiled and loaded. Raises SceneError when it cannot run here."""
-    try:
-        backend = pipeline.resolve_backend(name)
-        if backend == "cpu":
-            cpu.prepare()
-    except (ValueError, CompileError) as error:
-        raise SceneError(f"{' '.join(str(error).split())[:600]}; --backend reference runs everywhere, slowly") from None
-    if name == "auto" and backend == "reference":
-        say("no C++ compiler was found, so the plain PyTorch renderer trains, which is slow; install g++ or "
-            "pip install 'splatscope[zig]'.")
-    return backend
-
-
-def set_threads(count: int, backend: str = "cpu") -> int:
-    """Threads of our kernels; 0 = as many as this process may use. Returns how many.
-
-    With kernels torch itself gets one: what is left for it is small, and its idle threads spin on the cores that the
-    kernels need. Only the reference renderer, which is all torch, gets them all.
-    """
-    if count <= 0:
-        count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    torch.set_num_threads(count if backend == "reference" else 1)
-    cpu.set_threads(count)
-    return count
 
 
 def save_point_cloud(trainer: Trainer, out: Path) -> tuple[Path, int]:
@@ -159,9 +128,15 @@ def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str
     early (TrainingStopped, Ctrl-C, a photograph that cannot be decoded) is raised after the last good parameters are saved.
     """
     prepare_output(out)
-    backend = ready_backend(backend)
-    threads = set_threads(threads, backend)
-    trainer = Trainer(scene, config, backend=backend)
+    try:
+        ready = ready_backend(backend)
+    except ValueError as error:
+        raise SceneError(f"{error}; --backend reference runs everywhere, slowly") from None
+    if ready.sentence:
+        say(ready.sentence)
+    threads = threads or usable_cores()
+    set_threads(threads, ready.name)
+    trainer = Trainer(scene, config, backend=ready.name)
     progress = Progress(config.iterations, quiet)
     write_cameras_json(out / "cameras.json", scene.views)
     evaluation: Evaluation | None = None

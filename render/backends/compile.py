@@ -50,7 +50,7 @@ def _version(command: tuple[str, ...]) -> str | None:
 @cache
 def _find(cxx: str) -> Compiler | None:
     candidates: list[tuple[str, tuple[str, ...]]] = []
-    if cxx:
+    if cxx.strip():
         candidates.append((cxx, tuple(cxx.split())))
     candidates += [(name, (name,)) for name in ("g++", "clang++", "clang-cl")]
     if importlib.util.find_spec("ziglang"):
@@ -66,6 +66,16 @@ def _find(cxx: str) -> Compiler | None:
 def find_compiler() -> Compiler | None:
     """The C++ compiler that will be used: $CXX, g++, clang++, clang-cl or ziglang, the first that answers."""
     return _find(os.environ.get("CXX", ""))
+
+
+def cxx_problem() -> str:
+    """One sentence when $CXX names something that does not run and is passed over, else empty."""
+    cxx = os.environ.get("CXX", "")
+    found = find_compiler()
+    if not cxx.strip() or (found is not None and found.name == cxx):
+        return ""
+    return (f"$CXX is {cxx!r}, which does not run, so {found.name if found else 'no compiler'} is used; "
+            "set it to a C++ compiler, or unset it.")
 
 
 def cache_folder() -> Path:
@@ -125,13 +135,24 @@ def library_path(double: bool, progress: Progress | None = None) -> Path:
     if compiler is None:
         raise CompileError("no C++ compiler was found ($CXX, g++, clang++, clang-cl): install g++, "
                            "or pip install 'splatscope[zig]'")
-    folder, options = source_folder(), flags(compiler, double)
-    suffix = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
-    target = cache_folder() / f"kernels-{'f64' if double else 'f32'}-{_key(compiler, options, folder)}{suffix}"
+    target = _target(compiler, double)
     with _build_lock:
         if not target.exists():
-            _build(compiler, options, folder, target, progress or _say)
+            _build(compiler, flags(compiler, double), source_folder(), target, progress or _say)
     return target
+
+
+def _target(compiler: Compiler, double: bool) -> Path:
+    """Where the kernels of this source, compiler and CPU are, or will be."""
+    suffix = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
+    key = _key(compiler, flags(compiler, double), source_folder())
+    return cache_folder() / f"kernels-{'f64' if double else 'f32'}-{key}{suffix}"
+
+
+def is_built() -> bool:
+    """Whether training finds its kernels (float32) compiled."""
+    compiler = find_compiler()
+    return compiler is not None and _target(compiler, double=False).exists()
 
 
 def _say(text: str) -> None:

@@ -21,8 +21,11 @@ from app.data.gaussians import read_gaussians
 from app.data.scene import SceneError
 from app.training import run as run_module
 from app.training.arrays import to_arrays
+from app.training.backend import ready_backend
 from app.training.run import prepare_output, train_headless
 from app.training.trainer import Trainer, TrainingStopped
+from render.backends import compile, cpu
+from render.backends.compile import CompileError
 from tests.training.tiny import make_scene
 
 ROOT = Path(__file__).parents[2]
@@ -210,7 +213,25 @@ def test_a_backend_that_cannot_run_here_is_refused_in_one_sentence(tmp_path):
         train_headless(make_scene(2), TrainConfig(iterations=1), tmp_path, backend="cuda")
 
 
-def test_without_a_compiler_it_is_said_that_the_reference_trains(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(run_module.pipeline, "resolve_backend", lambda name: "reference")
-    assert run_module.ready_backend("auto") == "reference"
-    assert "plain PyTorch renderer" in capsys.readouterr().err
+@pytest.mark.parametrize(("available", "why"), [(False, "no C++ compiler was found"), (True, "g++ could not compile it")])
+def test_where_the_kernels_cannot_be_built_auto_trains_on_the_reference_and_says_why(tmp_path, monkeypatch, capsys,
+                                                                                     available, why):
+    def broken(progress):
+        raise CompileError("g++ could not compile it:\nproject.cpp:1: error: no")
+
+    monkeypatch.setattr(cpu, "available", lambda: available)
+    monkeypatch.setattr(cpu, "prepare", broken)
+    results = train_headless(make_scene(2), TrainConfig(iterations=1), tmp_path, quiet=True)
+    assert results["backend"] == "reference"
+    said = capsys.readouterr().err
+    assert f"The plain PyTorch renderer runs, slowly, because {why}" in said and ("project.cpp:1" in said) == available
+    with pytest.raises(SceneError, match="--backend reference runs everywhere"):
+        train_headless(make_scene(2), TrainConfig(iterations=1), tmp_path, backend="cpu", quiet=True)
+
+
+def test_a_CXX_that_does_not_run_is_said_once(monkeypatch, capsys):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert [ready_backend("auto").name for _ in range(2)]
+    assert capsys.readouterr().err.count("$CXX is 'no-such-compiler', which does not run") == 1
+    monkeypatch.delenv("CXX")
+    assert compile.cxx_problem() == ""

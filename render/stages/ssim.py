@@ -53,7 +53,6 @@ class _Photometric(torch.autograd.Function):
 def photometric_loss(image: Tensor, target: Tensor, *, kind: str = "l1_ssim", lambda_dssim: float = 0.2,
                      backend: str) -> tuple[Tensor, Tensor]:
     """(loss, terms [3] = l1, mse, ssim); see render/reference/ssim.py. The target receives no gradient."""
-    timing.close_sums()
     with timing.measure("loss"):
         if backend == "reference":
             return reference_photometric_loss(image, target, kind=kind, lambda_dssim=lambda_dssim)

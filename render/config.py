@@ -73,7 +73,7 @@ class RasterConfig:
         "or straight_through_clamped.", choices=ALPHA_GRADIENTS)
     cutoff: float = setting(1.0 / 255.0, "Alpha below which a Gaussian does not touch a pixel.",
                             lo=1e-4, hi=0.1, log=True,   # 0 would give every Gaussian an infinite footprint
-                            valid=Domain("strictly between 0 and 0.5", lo=0.0, hi=0.5, open_lo=True, open_hi=True))
+                            valid=INSIDE_UNIT)   # solid view modes render with one just below alpha_max
     smooth_cutoff: bool = setting(False, "Fade alpha in between cutoff and 2*cutoff instead of switching it on.")
     transmittance_min: float = setting(1e-4, "A Gaussian that would bring transmittance below this is not blended.",
                                        lo=1e-6, hi=1e-1, log=True, valid=INSIDE_UNIT)

@@ -21,7 +21,7 @@ WITHOUT_MEANING = [
     ("densify.prune_world", -1.0, ""),
     ("raster.clamp_fov", 0.0, "at least 1"),
     ("raster.alpha_max", 1.0, "strictly between 0 and 1"),
-    ("raster.cutoff", 0.6, "strictly between 0 and 0.5"),
+    ("raster.cutoff", 1.0, "strictly between 0 and 1"),
     ("raster.eps2d", float("nan"), ""),
 ]
 

@@ -30,7 +30,8 @@ class DensifyConfig:
                                    lo=0.001, hi=0.1, valid=POSITIVE)
     prune_world: float = setting(0.1, "Larger than this share of the extent is removed after the first reset.",
                                  lo=0.01, hi=1.0, valid=POSITIVE)
-    prune_screen: bool = setting(False, "Also remove Gaussians that ever covered more than 20 px of radius.")
+    prune_screen: bool = setting(False, "Also remove Gaussians whose radius exceeded 20 px in a view since "
+                                "the last densification.")
     cap: int = setting(0, "Never more Gaussians than this; 0 = what free memory allows.", lo=0, hi=10_000_000)
 
     def __post_init__(self) -> None:
@@ -61,10 +62,11 @@ class TrainConfig:
     scale_lr: float = setting(5e-3, "Learning rate of log scales.", lo=1e-5, hi=1e-1, log=True, valid=POSITIVE)
     quat_lr: float = setting(1e-3, "Learning rate of quaternions.", lo=1e-5, hi=1e-1, log=True, valid=POSITIVE)
     adam_eps: float = setting(1e-15, "Adam's epsilon.", lo=1e-20, hi=1e-6, log=True, valid=POSITIVE)
-    white_background: bool = setting(False, "White instead of black background.")
+    white_background: bool = setting(False, "White instead of black background. Opacities are reset as on black: "
+                                     "graphdeco's extra reset where densification begins is not done.")
     seed: int = setting(0, "Seed of everything random; on the CPU a seed fixes every bit.", lo=0, live=False)
     extent: float = setting(0.0, "World radius that the rate of means and the densification sizes scale with; 0 = from "
-                            "the cameras.", unit="world", lo=0.0, hi=1000.0, valid=NOT_NEGATIVE)
+                            "the training cameras.", unit="world", lo=0.0, hi=1000.0, valid=NOT_NEGATIVE)
     init_points: int = setting(20000, "Random points where a scene has none.", lo=100, hi=1_000_000, live=False)
     densify: DensifyConfig = field(default_factory=DensifyConfig)
     raster: RasterConfig = field(default_factory=RasterConfig)

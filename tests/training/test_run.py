@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from plyfile import PlyData
 
 from app.__main__ import main
 from app.commands.parsing import UsageError
-from app.commands.train import TrainArgs, config_of, run
+from app.commands.train import TrainArgs, config_of, run, without_effect
 from app.config import DensifyConfig, TrainConfig
 from app.data.gaussians import read_gaussians
 from app.data.scene import SceneError
@@ -179,6 +180,17 @@ def test_flags_become_the_configuration():
     config = config_of(args)
     assert type(config) is TrainConfig
     assert (config.iterations, config.white_background, config.densify.absgrad) == (7, True, True)
+
+
+def test_iterations_at_which_nothing_will_happen_are_said(capsys, tmp_path):
+    args = TrainArgs(iterations=300, test_iterations=(100,), save_iterations=(200, 7000, 0))
+    measured, saved = without_effect(args, held_out=0)
+    assert "--test_iterations" in measured and "--eval" in measured
+    assert saved == "--save_iterations 0 7000 has no effect: the run has iterations 1 to 300."
+    assert without_effect(replace(args, save_iterations=(300,)), held_out=3) == []
+    assert main(["train", str(ROOT / "assets" / "demo"), "-m", str(tmp_path), "--iterations", "1", "--save_iterations", "5",
+                 "--long_side", "32", "--quiet"]) == 0
+    assert "--save_iterations 5 has no effect" in capsys.readouterr().err
 
 
 def train_command(*words: str, **env: str) -> subprocess.CompletedProcess:

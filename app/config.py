@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
-from render.config import BELOW_ONE, INSIDE_UNIT, NOT_NEGATIVE, POSITIVE, SHARE, RasterConfig, check_settings, setting
+from render.config import (
+    BELOW_ONE,
+    INSIDE_UNIT,
+    LOSSES,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SHARE,
+    Loss,
+    RasterConfig,
+    check_settings,
+    setting,
+)
+
+StrategyName = Literal["adc", "none"]
 
 EVAL_EVERY = 8
 """Every so many-th view is held out where views are held out, as graphdeco does."""
@@ -15,7 +28,7 @@ EVAL_EVERY = 8
 class DensifyConfig:
     """Adaptive density control (Kerbl et al. 2023, section 5); iteration numbers are for `reference_iterations` = 30 000."""
 
-    strategy: Literal["adc", "none"] = setting("adc", "How Gaussians are born and die.", choices=("adc", "none"))
+    strategy: StrategyName = setting("adc", "How Gaussians are born and die.", choices=get_args(StrategyName))
     absgrad: bool = setting(False, "Densify on the sum of absolute screen-space gradients (AbsGS).")
     grad_threshold: float = setting(2e-4, "Densify above this average screen-space gradient.",
                                     lo=1e-5, hi=5e-3, log=True, valid=POSITIVE)
@@ -51,7 +64,7 @@ class TrainConfig:
     sh_every: int = setting(1000, "Iterations between SH degree increases.", unit="it", lo=1, hi=10000)
     micro_batch: int = setting(1, "Cameras per step; the gradient is their mean.", lo=1, hi=16)
     lambda_dssim: float = setting(0.2, "Weight of 1-SSIM in the loss; the rest is L1.", lo=0.0, hi=1.0, valid=SHARE)
-    loss: Literal["l1_ssim", "mse"] = setting("l1_ssim", "Training loss.", choices=("l1_ssim", "mse"))
+    loss: Loss = setting("l1_ssim", "Training loss.", choices=LOSSES)
     means_lr: float = setting(1.6e-4, "Learning rate of means at the start, times the extent.",
                               lo=1e-6, hi=1e-2, log=True, valid=POSITIVE)
     means_lr_final: float = setting(1.6e-6, "Learning rate of means at the end, times the extent.",

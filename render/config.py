@@ -15,7 +15,10 @@ FOOTPRINT_MARGIN = 1e-3
 at the widened rim alpha is cutoff * exp(-FOOTPRINT_MARGIN / 2), 0.05 % below the cutoff. Kernels take it too."""
 SH_C0 = 0.28209479177387814
 """Y_0^0 of the real spherical harmonics: colour = 0.5 + SH_C0 * sh0 (f_dc in files)."""
-BACKENDS = ("auto", "cuda", "cpu", "reference")
+Backend = Literal["auto", "cuda", "cpu", "reference"]
+BACKENDS: tuple[str, ...] = get_args(Backend)
+Loss = Literal["l1_ssim", "mse"]
+LOSSES: tuple[str, ...] = get_args(Loss)
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
 from app.commands.parsing import UsageError
 from app.config import EVAL_EVERY, TrainConfig
 from app.engine.options import OptionError, coerce, flatten
-from render.config import setting
-
-Backend = Literal["auto", "cuda", "cpu", "reference"]
+from render.config import Backend, setting
 
 
 @dataclass(frozen=True)

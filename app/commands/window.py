@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
@@ -15,9 +15,7 @@ from app.config import TrainConfig
 from app.data.scene import SceneError
 from app.demo import demo_folder
 from app.gui.display import display_problem
-from render.config import setting
-
-Backend = Literal["auto", "cuda", "cpu", "reference"]
+from render.config import Backend, setting
 
 
 @dataclass(frozen=True)

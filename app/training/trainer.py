@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.config import TrainConfig
+from app.config import StrategyName, TrainConfig
 from app.data.orient import scene_extent
 from app.data.scene import Scene, SceneError, View
 from app.messages import Densified
@@ -33,7 +33,7 @@ from render.stages.activate import activate
 from render.stages.ssim import photometric_loss
 from render.types import PARAM_GROUPS, GaussianParams, Gaussians, GradientTap, RenderOutput
 
-STRATEGIES: dict[str, type[Strategy]] = {"adc": AdaptiveDensityControl, "none": NoDensification}
+STRATEGIES: dict[StrategyName, type[Strategy]] = {"adc": AdaptiveDensityControl, "none": NoDensification}
 TAP_FIELDS = ("v_means2d", "v_abs_means2d", "v_conics", "v_colors", "v_opacities")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -47,9 +48,10 @@ def test_the_rule_in_words_is_the_rule_in_force():
     ratio = 2000 / 30000
     assert (found.start, found.stop, found.every, found.reset_every, found.sh_every) == (
         round(500 * ratio ** (1 / 3)), 1000, round(100 * ratio ** -0.25), 3000, round(1000 * ratio ** 0.5))
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     sentence = TrainConfig.__dataclass_fields__["schedule_iterations"].metadata["help"]
     for number in ("500 r^(1/3)", "15 000 r", "100 r^(-1/4)", "1000 r^(1/2)", "3000"):
-        assert number in schedule.RULE and number in sentence
+        assert number in schedule.RULE and number in sentence and number in readme
 
 
 def test_schedule_iterations_sets_the_length_the_schedules_are_made_for():

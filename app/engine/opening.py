@@ -88,7 +88,7 @@ def build(engine: Engine, opened: Opened) -> Generator[tuple[float, str] | None,
 
     def still(report: Report) -> tuple[Model, SceneOpened]:
         report(0.0, "placing Gaussians")
-        return Model(opened.path, fixed_params=to_params(gaussians.gaussians)), describe(opened)
+        return Model(opened.path, fixed_params=to_params(gaussians.gaussians, opened.path)), describe(opened)
 
     return (yield from engine.background(still, "build").wait((0.8, 0.2)))
 

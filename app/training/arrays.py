@@ -12,10 +12,10 @@ from app.data.scene import SceneError
 from render.types import GaussianParams
 
 
-def to_params(arrays: GaussianArrays) -> GaussianParams:
-    """Tensors of what a file held; uids count the rows. Raises SceneError when it held nothing."""
+def to_params(arrays: GaussianArrays, source: str) -> GaussianParams:
+    """Tensors of what the file `source` held; uids count the rows. Raises SceneError when it held nothing."""
     if len(arrays) == 0:
-        raise SceneError("the file holds no Gaussian; choose another one")
+        raise SceneError(f"{source} holds no Gaussian; choose another file")
     tensors = {f.name: torch.from_numpy(np.ascontiguousarray(getattr(arrays, f.name), np.float32))
                for f in fields(arrays)}
     return GaussianParams(**tensors, uids=torch.arange(len(arrays), dtype=torch.int64))

@@ -45,7 +45,7 @@ def explain(error: Exception) -> tuple[int, str]:
     if is_out_of_memory(error):
         return 2, "the memory of this machine is exhausted; " + SMALLER
     if type(error).__name__ == "IntersectionBudgetError":  # by name: its module imports torch
-        return 2, f"{str(error).rstrip('.')}; on the command line: {SMALLER}, or --raster.max_intersection_bytes"
+        return 2, f"{str(error).rstrip('.')}; on the command line, {SMALLER} or a larger --raster.max_intersection_bytes"
     text = " ".join(str(error).split())
     return 1, f"internal error ({type(error).__name__}: {text}); run again with --debug for the traceback and report it"
 

@@ -13,10 +13,11 @@ import torch
 from render import config as config_module
 from render import timing
 from render.config import RasterConfig
-from render.pipeline import contributors, last_stage_ms, render, resolve_backend
+from render.pipeline import contributors, render, resolve_backend
 from render.stages.activate import activate
 from render.stages.adam import adam_step
 from render.stages.ssim import photometric_loss
+from render.timing import last_stage_ms
 from tests import scenes
 from tests.gradients import assert_gradients
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -159,15 +161,41 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _run(command: list[str], folder: str, compiler: Compiler) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
-    if done.returncode != 0:
-        said = done.stderr.strip() or done.stdout.strip()
-        raise CompileError(f"{compiler.name} could not compile the CPU kernels:\n{said}")
+class _Team:
+    """Compilers that run side by side and can be ended together."""
+
+    def __init__(self, compiler: Compiler, folder: str) -> None:
+        self._name, self._folder = compiler.name, folder
+        self._lock = threading.Lock()
+        self._running: list[subprocess.Popen[str]] = []
+        self._ended = False
+
+    def run(self, command: list[str]) -> None:
+        """Run one command to its end. Raises CompileError with what it said when it fails or end() was called."""
+        with self._lock:
+            if self._ended:
+                raise CompileError("the compilation was stopped")
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self._folder,
+                                       start_new_session=True)
+            self._running.append(process)
+        out, error = process.communicate()
+        if process.returncode != 0:
+            raise CompileError(f"{self._name} could not compile the CPU kernels:\n{error.strip() or out.strip()}")
+
+    def end(self) -> None:
+        """End every compiler and what it started, which would go on without it."""
+        with self._lock:
+            self._ended = True
+            for process in (p for p in self._running if p.poll() is None):
+                with contextlib.suppress(OSError):
+                    os.killpg(process.pid, signal.SIGTERM) if os.name == "posix" else process.kill()
 
 
 def _build(compiler: Compiler, options: list[str], folder: Path, target: Path, progress: Progress) -> None:
-    """One object file per source, side by side, then the library; all in a scratch folder beside the target."""
+    """One object file per source, side by side, then the library; all in a scratch folder beside the target.
+
+    An error, Ctrl-C or an exception from `progress` ends the compilers that still run.
+    """
     progress(f"Compiling the CPU kernels with {compiler.name}, once for this machine ...")
     start = time.monotonic()
     microsoft = compiler.name.endswith("clang-cl")
@@ -180,14 +208,19 @@ def _build(compiler: Compiler, options: list[str], folder: Path, target: Path, p
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent) as scratch, ThreadPoolExecutor(os.cpu_count()) as pool:
             objects = [str(Path(scratch) / f"{Path(name).stem}.o") for name in SOURCES]
-            jobs = [pool.submit(_run, [*compiler.command, *compiling, *to(out), str(folder / name)], scratch, compiler)
+            team = _Team(compiler, scratch)
+            jobs = [pool.submit(team.run, [*compiler.command, *compiling, *to(out), str(folder / name)])
                     for name, out in zip(SOURCES, objects)]
-            for count, job in enumerate(as_completed(jobs), 1):
-                job.result()
-                progress(f"Compiling the CPU kernels with {compiler.name}: {count} of {len(SOURCES)} files ...")
+            try:
+                for count, job in enumerate(as_completed(jobs), 1):
+                    job.result()
+                    progress(f"Compiling the CPU kernels with {compiler.name}: {count} of {len(SOURCES)} files ...")
+            except BaseException:
+                team.end()
+                raise
             built = Path(scratch) / target.name
             output = [f"/Fe:{built}"] if microsoft else ["-o", str(built)]
-            _run([*compiler.command, *options, *objects, *output], scratch, compiler)
+            team.run([*compiler.command, *options, *objects, *output])
             os.replace(built, target)
     except OSError as error:
         raise CompileError(f"the kernel cache {target.parent} cannot be written ({error.strerror}): "

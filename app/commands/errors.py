@@ -7,13 +7,14 @@ import sys
 import traceback
 from collections.abc import Callable
 
-from app.commands.parsing import UsageError
-from app.data.scene import SceneError
-
 INTERRUPTED = 130
 SMALLER = "use smaller images (-r 2, -r 4) or fewer Gaussians (--densify.cap 200000)"
 OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
 """What torch's RuntimeError says on the CPU of Linux, of Windows, and on a GPU."""
+
+
+class UsageError(ValueError):
+    """The command line cannot be understood; the message is one sentence."""
 
 
 def guarded(run: Callable[[], int], *, debug: bool) -> int:
@@ -37,6 +38,8 @@ def guarded(run: Callable[[], int], *, debug: bool) -> int:
 
 def explain(error: Exception) -> tuple[int, str]:
     """(exit code, one sentence) for an exception that reached the top."""
+    from app.data.scene import SceneError  # brings numpy, and guarded() has to stand before anything slow is loaded
+
     if isinstance(error, (UsageError, SceneError)):
         return 2, str(error)
     if isinstance(error, OSError) and error.strerror:

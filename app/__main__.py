@@ -42,7 +42,14 @@ def _window(words: list[str]) -> int:
 
     if "-h" in words or "--help" in words:
         print(ABOUT + "\n")  # printed here, for the help of the flags would reflow it
-    args = parse(WindowArgs, words, prog="splatscope", description="Flags of the window:")
+    try:
+        args = parse(WindowArgs, words, prog="splatscope", description="Flags of the window:")
+    except UsageError:
+        first = words[0]
+        if first.startswith("-") or os.path.exists(os.path.expanduser(first)):
+            raise
+        names = ", ".join(name for name in COMMANDS if name)  # most likely a mistyped command with its flags
+        raise UsageError(f"{first} is none of the commands {names}, and no path either; see `splatscope --help`.") from None
     if not args.path:
         args = parse(WindowArgs, words, prog="splatscope", description="", defaults=FOR_THE_DEMO)
     return run(args)

@@ -86,7 +86,7 @@ class RasterConfig:
     clamp_fov: float = setting(1.3, "The projection's Jacobian is clamped beyond this multiple of tan(fov/2).",
                                lo=1.0, hi=3.0, valid=Domain("a finite number of at least 1", lo=1.0))
     max_intersection_bytes: int = setting(2**32, "Byte budget for tile intersections; exceeding it is an error.",
-                                          unit="B", live=False)
+                                          unit="B", live=False, valid=POSITIVE)
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -174,7 +174,7 @@ def find_cache() -> dict[str, Any]:
         "path": str(folder),
         "files": len(files),
         "bytes": sum(f.stat().st_size for f in files),
-        "writable": os.access(parent, os.W_OK),
+        "writable": parent.is_dir() and os.access(parent, os.W_OK),
     }
 
 

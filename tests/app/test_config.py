@@ -23,6 +23,7 @@ WITHOUT_MEANING = [
     ("raster.alpha_max", 1.0, "strictly between 0 and 1"),
     ("raster.cutoff", 1.0, "strictly between 0 and 1"),
     ("raster.eps2d", float("nan"), ""),
+    ("raster.max_intersection_bytes", -1, "greater than 0"),
 ]
 
 

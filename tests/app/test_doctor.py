@@ -85,6 +85,12 @@ def test_I14_I22_each_lack_has_one_sentence_that_says_what_to_do(changed: dict[s
     assert says in doctor.as_text(made)
 
 
+def test_a_file_in_the_place_of_the_cache_is_not_writable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file")
+    monkeypatch.setenv("SPLATSCOPE_CACHE", str(tmp_path / "cache"))
+    assert not doctor.find_cache()["writable"]
+
+
 def test_with_a_cache_that_cannot_be_written_only_kernels_that_are_there_will_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("render.pipeline.resolve_backend", lambda name: "cpu")
     for writable, built, backend in ((True, False, "cpu"), (False, True, "cpu"), (False, False, "reference")):

@@ -1,19 +1,14 @@
-"""The command line: `splatscope ...`, or `python -m app ...`. Only the chosen command's modules are imported."""
+"""The command line: `splatscope ...`, or `python -m app ...`. Only the chosen command's modules are imported, and inside
+guarded(), so that Ctrl-C while they load is one line too."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib import metadata
-from typing import Annotated
 
-import tyro
-
-from app.commands.errors import guarded
-from app.commands.parsing import UsageError, parse
-from render.config import setting
+from app.commands.errors import UsageError, guarded
 
 ABOUT = """Watch a 3D Gaussian splatting scene converge live, and take it apart while it trains.
 
@@ -25,14 +20,6 @@ splatscope doctor                  say what was found here and what will be used
 
 Each command has its own --help. --debug shows the traceback of an error, --version the version.
 A folder that is named like a command is opened as ./NAME."""
-
-
-@dataclass(frozen=True)
-class InfoArgs:
-    path: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PATH")] = setting(
-        "", "A scene's folder, a run's folder or a PLY."
-    )
-    json: bool = setting(False, "Print one JSON object instead of text.")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -50,17 +37,26 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _window(words: list[str]) -> int:
+    from app.commands.parsing import parse
     from app.commands.window import FOR_THE_DEMO, WindowArgs, run
 
     if "-h" in words or "--help" in words:
         print(ABOUT + "\n")  # printed here, for the help of the flags would reflow it
-    args = parse(WindowArgs, words, prog="splatscope", description="Flags of the window:")
+    try:
+        args = parse(WindowArgs, words, prog="splatscope", description="Flags of the window:")
+    except UsageError:
+        first = words[0]
+        if first.startswith("-") or os.path.exists(os.path.expanduser(first)):
+            raise
+        names = ", ".join(name for name in COMMANDS if name)  # most likely a mistyped command with its flags
+        raise UsageError(f"{first} is none of the commands {names}, and no path either; see `splatscope --help`.") from None
     if not args.path:
         args = parse(WindowArgs, words, prog="splatscope", description="", defaults=FOR_THE_DEMO)
     return run(args)
 
 
 def _view(words: list[str]) -> int:
+    from app.commands.parsing import parse
     from app.commands.window import ViewArgs, run_view
 
     return run_view(
@@ -74,6 +70,7 @@ def _view(words: list[str]) -> int:
 
 
 def _train(words: list[str]) -> int:
+    from app.commands.parsing import parse
     from app.commands.train import TrainArgs, run
 
     return run(
@@ -87,7 +84,8 @@ def _train(words: list[str]) -> int:
 
 
 def _info(words: list[str]) -> int:
-    from app.commands.info import run
+    from app.commands.info import InfoArgs, run
+    from app.commands.parsing import parse
 
     args = parse(
         InfoArgs,
@@ -102,6 +100,7 @@ def _info(words: list[str]) -> int:
 
 def _doctor(words: list[str]) -> int:
     from app.commands.doctor import DoctorArgs, run
+    from app.commands.parsing import parse
 
     return run(
         parse(

@@ -3,29 +3,52 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
-from render.config import RasterConfig, setting
+from render.config import (
+    BELOW_ONE,
+    INSIDE_UNIT,
+    LOSSES,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SHARE,
+    Loss,
+    RasterConfig,
+    check_settings,
+    setting,
+)
+
+StrategyName = Literal["adc", "none"]
+
+EVAL_EVERY = 8
+"""Every so many-th view is held out where views are held out, as graphdeco does."""
 
 
 @dataclass(frozen=True)
 class DensifyConfig:
     """Adaptive density control (Kerbl et al. 2023, section 5); iteration numbers are for `reference_iterations` = 30 000."""
 
-    strategy: Literal["adc", "none"] = setting("adc", "How Gaussians are born and die.", choices=("adc", "none"))
+    strategy: StrategyName = setting("adc", "How Gaussians are born and die.", choices=get_args(StrategyName))
     absgrad: bool = setting(False, "Densify on the sum of absolute screen-space gradients (AbsGS).")
-    grad_threshold: float = setting(2e-4, "Densify above this average screen-space gradient.", lo=1e-5, hi=5e-3, log=True)
-    absgrad_threshold: float = setting(8e-4, "The threshold used with absgrad.", lo=1e-5, hi=1e-2, log=True)
-    start: int = setting(500, "First iteration that may densify.", unit="it", lo=0, hi=30000)
-    stop: int = setting(15000, "Last iteration that may densify.", unit="it", lo=0, hi=30000)
+    grad_threshold: float = setting(2e-4, "Densify above this average screen-space gradient.",
+                                    lo=1e-5, hi=5e-3, log=True, valid=POSITIVE)
+    absgrad_threshold: float = setting(8e-4, "The threshold used with absgrad.", lo=1e-5, hi=1e-2, log=True, valid=POSITIVE)
+    start: int = setting(500, "Densification happens after this iteration.", unit="it", lo=0, hi=30000)
+    stop: int = setting(15000, "No densification and no opacity reset from this iteration on.", unit="it", lo=0, hi=30000)
     every: int = setting(100, "Iterations between two densifications.", unit="it", lo=10, hi=1000)
     reset_every: int = setting(3000, "Iterations between two opacity resets.", unit="it", lo=100, hi=30000)
-    reset_opacity: float = setting(0.01, "Opacity after a reset.", lo=0.001, hi=0.5)
-    prune_opacity: float = setting(0.005, "Gaussians less opaque than this are removed.", lo=0.0, hi=0.1)
-    percent_dense: float = setting(0.01, "Larger than this share of the extent is split, smaller cloned.", lo=0.001, hi=0.1)
-    prune_world: float = setting(0.1, "Larger than this share of the extent is removed after the first reset.", lo=0.01, hi=1.0)
-    prune_screen: bool = setting(False, "Also remove Gaussians that ever covered more than 20 px of radius.")
+    reset_opacity: float = setting(0.01, "Opacity after a reset.", lo=0.001, hi=0.5, valid=INSIDE_UNIT)
+    prune_opacity: float = setting(0.005, "Gaussians less opaque than this are removed.", lo=0.0, hi=0.1, valid=BELOW_ONE)
+    percent_dense: float = setting(0.01, "Larger than this share of the extent is split, smaller cloned.",
+                                   lo=0.001, hi=0.1, valid=POSITIVE)
+    prune_world: float = setting(0.1, "Larger than this share of the extent is removed after the first reset.",
+                                 lo=0.01, hi=1.0, valid=POSITIVE)
+    prune_screen: bool = setting(False, "Also remove Gaussians whose radius exceeded 20 px in a view since "
+                                "the last densification.")
     cap: int = setting(0, "Never more Gaussians than this; 0 = what free memory allows.", lo=0, hi=10_000_000)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
 
 @dataclass(frozen=True)
@@ -40,23 +63,29 @@ class TrainConfig:
     sh_degree: int = setting(3, "Highest spherical-harmonics degree.", lo=0, hi=3, live=False)
     sh_every: int = setting(1000, "Iterations between SH degree increases.", unit="it", lo=1, hi=10000)
     micro_batch: int = setting(1, "Cameras per step; the gradient is their mean.", lo=1, hi=16)
-    lambda_dssim: float = setting(0.2, "Weight of 1-SSIM in the loss; the rest is L1.", lo=0.0, hi=1.0)
-    loss: Literal["l1_ssim", "mse"] = setting("l1_ssim", "Training loss.", choices=("l1_ssim", "mse"))
-    means_lr: float = setting(1.6e-4, "Learning rate of means at the start, times the extent.", lo=1e-6, hi=1e-2, log=True)
-    means_lr_final: float = setting(1.6e-6, "Learning rate of means at the end, times the extent.", lo=1e-8, hi=1e-3, log=True)
-    sh0_lr: float = setting(2.5e-3, "Learning rate of the base colour.", lo=1e-5, hi=1e-1, log=True)
-    shN_lr: float = setting(2.5e-3 / 20, "Learning rate of the higher SH bands.", lo=1e-6, hi=1e-2, log=True)
-    opacity_lr: float = setting(0.025, "Learning rate of logit opacities.", lo=1e-4, hi=1.0, log=True)
-    scale_lr: float = setting(5e-3, "Learning rate of log scales.", lo=1e-5, hi=1e-1, log=True)
-    quat_lr: float = setting(1e-3, "Learning rate of quaternions.", lo=1e-5, hi=1e-1, log=True)
-    adam_eps: float = setting(1e-15, "Adam's epsilon.", lo=1e-20, hi=1e-6, log=True)
-    white_background: bool = setting(False, "White instead of black background.")
+    lambda_dssim: float = setting(0.2, "Weight of 1-SSIM in the loss; the rest is L1.", lo=0.0, hi=1.0, valid=SHARE)
+    loss: Loss = setting("l1_ssim", "Training loss.", choices=LOSSES)
+    means_lr: float = setting(1.6e-4, "Learning rate of means at the start, times the extent.",
+                              lo=1e-6, hi=1e-2, log=True, valid=POSITIVE)
+    means_lr_final: float = setting(1.6e-6, "Learning rate of means at the end, times the extent.",
+                                    lo=1e-8, hi=1e-3, log=True, valid=POSITIVE)
+    sh0_lr: float = setting(2.5e-3, "Learning rate of the base colour.", lo=1e-5, hi=1e-1, log=True, valid=POSITIVE)
+    shN_lr: float = setting(2.5e-3 / 20, "Learning rate of the higher SH bands.", lo=1e-6, hi=1e-2, log=True, valid=POSITIVE)
+    opacity_lr: float = setting(0.025, "Learning rate of logit opacities.", lo=1e-4, hi=1.0, log=True, valid=POSITIVE)
+    scale_lr: float = setting(5e-3, "Learning rate of log scales.", lo=1e-5, hi=1e-1, log=True, valid=POSITIVE)
+    quat_lr: float = setting(1e-3, "Learning rate of quaternions.", lo=1e-5, hi=1e-1, log=True, valid=POSITIVE)
+    adam_eps: float = setting(1e-15, "Adam's epsilon.", lo=1e-20, hi=1e-6, log=True, valid=POSITIVE)
+    white_background: bool = setting(False, "White instead of black background. Opacities are reset as on black: "
+                                     "graphdeco's extra reset where densification begins is not done.")
     seed: int = setting(0, "Seed of everything random; on the CPU a seed fixes every bit.", lo=0, live=False)
     extent: float = setting(0.0, "World radius that the rate of means and the densification sizes scale with; 0 = from "
-                            "the cameras.", unit="world", lo=0.0, hi=1000.0)
+                            "the training cameras.", unit="world", lo=0.0, hi=1000.0, valid=NOT_NEGATIVE)
     init_points: int = setting(20000, "Random points where a scene has none.", lo=100, hi=1_000_000, live=False)
     densify: DensifyConfig = field(default_factory=DensifyConfig)
     raster: RasterConfig = field(default_factory=RasterConfig)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     @property
     def schedule_length(self) -> int:

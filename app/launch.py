@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from app import messages as m
-from app.config import TrainConfig
+from app.config import EVAL_EVERY, TrainConfig
 from app.engine.loop import Engine
 from app.engine.settings import EngineSettings, usable_cores
 
@@ -15,7 +15,7 @@ code at most this long a time, instead of the default 5 ms."""
 
 
 def launch(path: str | None, *, backend: str = "auto", trace: str | None = None, play: bool = True,
-           config: TrainConfig | None = None, resolution: int = -1, long_side: int = 0, eval_every: int = 8,
+           config: TrainConfig | None = None, resolution: int = -1, long_side: int = 0, eval_every: int = EVAL_EVERY,
            threads: int = 0, debug: bool = False) -> int:
     """Open the window on a scene folder, a run or a PLY (None = nothing yet) and return its exit code.
 

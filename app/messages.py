@@ -294,7 +294,7 @@ class Snapshot:
     frame: Frame | None = None
     curves: Mapping[str, Curve] = field(default_factory=dict)      # loss, train_psnr, test_psnr, count
     histogram: Histogram | None = None
-    stage_ms: Mapping[str, float] = field(default_factory=dict)    # project, sh, binning, rasterize, loss, ... adam
+    stage_ms: Mapping[str, float] = field(default_factory=dict)    # project, sh, binning, rasterize, loss, ... adam, other
     memory: Mapping[str, int] = field(default_factory=dict)        # bytes: parameters, adam, images, intersections, rss
     selected: GaussianReport | None = None
     commands_done: int = 0                 # how many commands the engine has carried out since it started

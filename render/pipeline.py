@@ -12,7 +12,6 @@ from render.stages.project import project
 from render.stages.rasterize import count_contributors as count_cpu
 from render.stages.rasterize import rasterize
 from render.stages.sh import sh_to_colors
-from render.timing import last_stage_ms as last_stage_ms
 from render.types import Camera, Gaussians, GradientTap, RenderOutput
 
 

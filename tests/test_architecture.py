@@ -155,6 +155,11 @@ def test_light_modules_load_neither_torch_nor_the_window(module: str) -> None:
     assert result.stderr.strip() == "", result.stderr[-2000:]
 
 
+def test_the_command_line_catches_ctrl_c_before_anything_slow_is_loaded() -> None:
+    result = run_python("import sys, app.__main__; sys.exit(str([m for m in ('tyro', 'numpy') if m in sys.modules] or ''))")
+    assert result.stderr.strip() == "", result.stderr[-2000:]
+
+
 # ---------------------------------------------------------------- how it is written
 def test_package_init_files_are_empty() -> None:
     inits = [p for p in python_files() if p.name == "__init__.py"]

@@ -42,22 +42,24 @@ def run(args: DoctorArgs) -> int:
 def examine() -> dict[str, Any]:
     """Everything that was found, as JSON-ready values; None where there is nothing."""
     from app.gui.display import display_problem
+    from render.backends import compile as compilation
 
     packages, missing = installed()
-    gpu = find_gpu()
+    gpu, cache = find_gpu(), find_cache()
     report: dict[str, Any] = {
         "splatscope": packages.pop("splatscope", None),
         "python": platform.python_version(),
         "executable": sys.executable,
         "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
         "compiler": find_compiler(),
+        "cxx_problem": compilation.cxx_problem(),
         "cpu": find_cpu(),
         "gpu": gpu,
         "display": {"name": os.environ.get("DISPLAY"), "problem": display_problem()},
         "packages": packages,
         "missing_packages": missing,
-        "cache": find_cache(),
-        "uses": what_runs(),
+        "cache": cache,
+        "uses": what_runs(cache["writable"]),
     }
     report["advice"] = advise(report)
     return report
@@ -172,15 +174,18 @@ def find_cache() -> dict[str, Any]:
         "path": str(folder),
         "files": len(files),
         "bytes": sum(f.stat().st_size for f in files),
-        "writable": os.access(parent, os.W_OK),
+        "writable": parent.is_dir() and os.access(parent, os.W_OK),
     }
 
 
-def what_runs() -> dict[str, Any]:
+def what_runs(cache_writable: bool) -> dict[str, Any]:
     """The backend that `auto` means here, asked from the renderer itself."""
+    from render.backends import compile as compilation
     from render.pipeline import resolve_backend
 
     backend = resolve_backend("auto")
+    if backend == "cpu" and not cache_writable and not compilation.is_built():
+        backend = "reference"  # the kernels cannot be built, and that is what `auto` falls back to
     return {"backend": backend, "meaning": BACKEND_MEANING[backend]}
 
 
@@ -199,9 +204,12 @@ def advise(report: dict[str, Any]) -> list[str]:
         )
     if not report["cache"]["writable"]:
         advice.append(
-            f"The cache folder {report['cache']['path']} is not writable, so kernels are compiled at every start; "
-            "make it writable or set SPLATSCOPE_CACHE to another folder."
+            f"The cache folder {report['cache']['path']} is not writable, so kernels that are not in it yet cannot be "
+            "compiled and the plain PyTorch renderer runs instead, which is slow; make it writable or set "
+            "SPLATSCOPE_CACHE to another folder."
         )
+    if report["cxx_problem"]:
+        advice.append(report["cxx_problem"])
     if report["display"]["problem"]:
         advice.append(report["display"]["problem"])
     pycuda, nvcc = gpu["pycuda"], gpu["nvcc"]

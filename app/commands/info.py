@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+
 from app.commands.errors import say
 from app.data.open import Recognised, recognise
 from app.data.scene import SceneError
+from render.config import setting
 
 SHOWN_MISSING = 5
 KINDS = {"colmap": "COLMAP scene", "transforms": "transforms.json scene", "ply": "PLY", "run": "training run",
          "unknown": "not recognised"}
+
+
+@dataclass(frozen=True)
+class InfoArgs:
+    path: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PATH")] = setting(
+        "", "A scene's folder, a run's folder or a PLY.")
+    json: bool = setting(False, "Print one JSON object instead of text.")
 
 
 def run(path: str, json_output: bool = False) -> int:

@@ -12,11 +12,9 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import tyro
 
+from app.commands.errors import UsageError
+
 T = TypeVar("T")
-
-
-class UsageError(ValueError):
-    """The command line cannot be understood; the message is one sentence."""
 
 
 @cache

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
 from app.commands.parsing import UsageError
-from app.config import TrainConfig
+from app.config import EVAL_EVERY, TrainConfig
 from app.engine.options import OptionError, coerce, flatten
-from render.config import setting
-
-Backend = Literal["auto", "cuda", "cpu", "reference"]
-EVAL_EVERY = 8
+from render.config import Backend, setting
 
 
 @dataclass(frozen=True)
@@ -76,6 +73,8 @@ def run(args: TrainArgs) -> int:
     prepare_output(out)   # after the scene, so that a mistyped one leaves no empty folder behind
     for sentence in scene.warnings:
         say(sentence)
+    for sentence in without_effect(args, held_out=len(scene.test)):
+        say(sentence)
     try:
         results = train_headless(scene, config, out, backend=args.backend, threads=args.threads, quiet=args.quiet,
                                  test_iterations=args.test_iterations, save_iterations=args.save_iterations)
@@ -85,6 +84,18 @@ def run(args: TrainArgs) -> int:
     if not args.quiet:
         print(summary(results, out))
     return 0
+
+
+def without_effect(args: TrainArgs, *, held_out: int) -> list[str]:
+    """A sentence for each iteration asked for at which nothing will happen."""
+    said = []
+    if args.test_iterations and not held_out:
+        said.append("--test_iterations measures nothing, since no views are held out; add --eval.")
+    for name in ("test_iterations", "save_iterations"):
+        never = sorted(i for i in getattr(args, name) if not 1 <= i <= args.iterations)
+        if never:
+            said.append(f"--{name} {' '.join(map(str, never))} has no effect: the run has iterations 1 to {args.iterations}.")
+    return said
 
 
 def summary(results: dict, out: Path) -> str:

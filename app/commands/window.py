@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
@@ -14,10 +13,9 @@ from app.commands.parsing import UsageError
 from app.commands.train import config_of, require_threads
 from app.config import TrainConfig
 from app.data.scene import SceneError
+from app.demo import demo_folder
 from app.gui.display import display_problem
-from render.config import setting
-
-Backend = Literal["auto", "cuda", "cpu", "reference"]
+from render.config import Backend, setting
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class ViewArgs:
 
 def demo_path() -> Path:
     """Folder of the bundled demo scene."""
-    folder = Path(str(resources.files("assets"))) / "demo"
+    folder = demo_folder()
     if not (folder / "transforms_train.json").is_file():
         raise SceneError(f"the bundled demo is missing from {folder}; install splatscope again or name a scene folder")
     return folder

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from app.data.lens import Lens, check_lens, model_name, param_count, unknown_model
-from app.data.scene import PointCloud, SceneError
+from app.data.scene import FARTHEST, PointCloud, SceneError
 
 _CAMERA = struct.Struct("<IiQQ")   # id, model, width, height; then the parameters as doubles
 _POSE = struct.Struct("<I7dI")     # id, qw qx qy qz, tx ty tz, camera id; then the name, ended by a zero byte
@@ -65,9 +65,9 @@ def read_poses(path: Path) -> list[Pose]:
     poses = _read(path, _poses_from_bytes, _poses_from_lines)
     for pose in poses:
         # math.hypot neither overflows nor underflows on the way
-        if not 0.0 < math.hypot(*pose.quat) < math.inf or not math.isfinite(sum(pose.translation)):
-            raise SceneError(f"{path}: the pose of {pose.name} is not a finite rotation and translation; "
-                             "export the model again")
+        if not 0.0 < math.hypot(*pose.quat) < math.inf or not math.hypot(*pose.translation) < FARTHEST:
+            raise SceneError(f"{path}: the pose of {pose.name} is not a finite rotation and a translation below "
+                             f"{FARTHEST:g}; export the model again")
     return poses
 
 

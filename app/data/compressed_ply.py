@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from app.data.ply import SH_C0, columns, read_header, read_table
+from app.data.ply import columns, read_header, read_table
 from app.data.scene import SceneError
+from render.config import SH_C0
 
 CHUNK = 256
 _BOUNDS = ("x", "y", "z", "scale_x", "scale_y", "scale_z")

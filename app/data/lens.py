@@ -5,8 +5,11 @@ Models that are not a pinhole are handed to pycolmap: its undistortion is the on
 
 from __future__ import annotations
 
+import ctypes
+import os
+import signal
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -44,11 +47,20 @@ class Lens:
         return Lens(self.model, width, height, tuple(map(float, camera.params)), self.origin)
 
 
-def model_name(model_id: int) -> str | None:
-    """COLMAP's name for a numeric camera model, or None if the installed pycolmap does not know it."""
+@cache
+def _pycolmap():
+    """pycolmap, without the C++ stack that its logging library prints when the process is told to end (SIGTERM)."""
     import pycolmap
 
-    for name, member in pycolmap.CameraModelId.__members__.items():
+    # signal.signal() is for the main thread only, and the window opens scenes in another
+    if os.name == "posix" and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        ctypes.CDLL(None).signal(signal.SIGTERM, None)   # None is SIG_DFL
+    return pycolmap
+
+
+def model_name(model_id: int) -> str | None:
+    """COLMAP's name for a numeric camera model, or None if the installed pycolmap does not know it."""
+    for name, member in _pycolmap().CameraModelId.__members__.items():
         if int(member) == model_id and name != "INVALID":
             return name
     return None
@@ -56,17 +68,14 @@ def model_name(model_id: int) -> str | None:
 
 def param_count(model: str) -> int | None:
     """How many parameters a model has; None for a name that the installed pycolmap does not know."""
-    import pycolmap
-
+    pycolmap = _pycolmap()
     if model not in pycolmap.CameraModelId.__members__ or model == "INVALID":
         return None
     return len(pycolmap.Camera.create_from_model_name(1, model, 1.0, 2, 2).params)
 
 
 def unknown_model(model: str | int, origin: str) -> SceneError:
-    import pycolmap
-
-    return SceneError(f"{origin} uses the camera model {model}, which pycolmap {pycolmap.__version__} does not know; "
+    return SceneError(f"{origin} uses the camera model {model}, which pycolmap {_pycolmap().__version__} does not know; "
                       "update pycolmap, or run `colmap image_undistorter` and open its output")
 
 
@@ -103,8 +112,7 @@ def rectified(lens: Lens) -> Lens:
     """
     if lens.is_pinhole:
         return Lens("PINHOLE", lens.width, lens.height, _fx_fy_cx_cy(pinhole_matrix(lens)), lens.origin)
-    import pycolmap
-
+    pycolmap = _pycolmap()
     try:
         camera = pycolmap.undistort_camera(pycolmap.UndistortCameraOptions(), _camera(lens))
     except (ValueError, RuntimeError, IndexError) as error:
@@ -127,8 +135,7 @@ def undistort(lens: Lens, pixels: np.ndarray) -> np.ndarray:
 
 
 def _undistort_channels(lens: Lens, pixels: np.ndarray) -> np.ndarray:
-    import pycolmap
-
+    pycolmap = _pycolmap()
     bitmap = pycolmap.Bitmap.from_array(np.ascontiguousarray(pixels))
     try:
         image, _ = pycolmap.undistort_image(pycolmap.UndistortCameraOptions(), bitmap, _camera(lens))
@@ -143,9 +150,7 @@ def _undistortion_failed(lens: Lens, error: Exception) -> SceneError:
 
 
 def _camera(lens: Lens):
-    import pycolmap
-
-    return pycolmap.Camera(model=lens.model, width=lens.width, height=lens.height, params=list(lens.params))
+    return _pycolmap().Camera(model=lens.model, width=lens.width, height=lens.height, params=list(lens.params))
 
 
 def _fx_fy_cx_cy(K: np.ndarray) -> tuple[float, ...]:

@@ -104,16 +104,12 @@ def find_run(path: Path) -> list[tuple[int, Path]]:
     return sorted(saved)
 
 
-def find_gaussians(path: str | Path) -> Path:
-    """The splat PLY that a path stands for: the file itself, or the newest one of a run. SceneError otherwise."""
-    path = Path(path).expanduser()
-    if path.is_dir():
-        saved = find_run(path)
-        if not saved:
-            raise SceneError(f"{path} holds no point_cloud/iteration_N/point_cloud.ply; choose a .ply or a run folder")
-        return saved[-1][1]
-    gaussians.check_format(path)
-    return path
+def find_gaussians(path: Path) -> Path | None:
+    """The splat file that a path stands for: the file itself, or the newest one of a run; None for a scene."""
+    if path.is_file() and path.suffix.lower() != ".json":
+        return path
+    saved = find_run(path)
+    return saved[-1][1] if saved else None
 
 
 def _list(path: Path, images: str | None, resolution: int, progress: Progress | None) -> Listing | None:

@@ -12,12 +12,11 @@ from plyfile import PlyData, PlyElement, PlyElementParseError, PlyHeaderParseErr
 
 from app.data.atomic import write_atomic
 from app.data.scene import PointCloud, SceneError
+from render.config import SH_C0
 
 _SIZES = {"char": 1, "int8": 1, "uchar": 1, "uint8": 1, "short": 2, "int16": 2, "ushort": 2, "uint16": 2, "int": 4,
           "int32": 4, "uint": 4, "uint32": 4, "float": 4, "float32": 4, "double": 8, "float64": 8}
 _MAX_HEADER = 1 << 20
-SH_C0 = 0.28209479177387814
-"""Y_0^0 of the real spherical harmonics: colour = 0.5 + SH_C0 * f_dc."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,9 @@ import numpy as np
 
 from render.types import Camera
 
+FARTHEST = 1e15
+"""Cameras farther than this from the origin are refused: the squares of their coordinates have to fit float32."""
+
 
 class SceneError(ValueError):
     """The user's input cannot be used; the message is one sentence: what, where, what to do."""

@@ -20,7 +20,7 @@ from app.data.lens import Lens, check_lens
 from app.data.listing import Listing
 from app.data.photos import Located, Photo, Progress, count_images, first_names, follow_link, locate
 from app.data.ply import read_points
-from app.data.scene import PointCloud, SceneError
+from app.data.scene import FARTHEST, PointCloud, SceneError
 
 SPLIT_FILES = (("transforms_train.json", "train"), ("transforms_test.json", "test"))
 IMAGE_FOLDERS = (".", "images", "train", "test")
@@ -98,6 +98,8 @@ def _parse(file: Path) -> dict[str, Any]:
         meta = json.loads(file.read_text(encoding="utf-8-sig"))
     except json.JSONDecodeError as error:
         raise SceneError(f"{file} is not valid JSON (line {error.lineno}: {error.msg}); export it again") from error
+    except RecursionError:
+        raise SceneError(f"{file} nests its lists too deeply to be cameras; export it again") from None
     except UnicodeDecodeError as error:
         raise SceneError(f"{file} is not UTF-8 text; export it again") from error
     except OSError as error:
@@ -120,9 +122,9 @@ def _frames(meta: dict[str, Any], file: Path, split: str | None) -> list[Frame]:
         except (KeyError, ValueError, TypeError):
             raise SceneError(f"{where} ({own['file_path']}) has no transform_matrix of numbers; "
                              "export it again") from None
-        if matrix.shape not in ((4, 4), (3, 4)) or not np.isfinite(matrix).all():
+        if matrix.shape not in ((4, 4), (3, 4)) or not (np.abs(matrix) < FARTHEST).all():
             raise SceneError(f"{where} ({own['file_path']}) has a transform_matrix of shape {list(matrix.shape)}; "
-                             "it must be 4x4 or 3x4 and finite: export it again")
+                             f"it must be 4x4 or 3x4, finite and below {FARTHEST:g}: export it again")
         matrix = np.vstack([matrix[:3], [0.0, 0.0, 0.0, 1.0]])
         name = own["file_path"]
         frame_split = split or (("test" if _clean(name) in held_out else "train") if held_out else None)

@@ -75,6 +75,16 @@ class Jobs:
         while self.cancel():
             pass
 
+    def finish(self, name: str) -> None:
+        """Work off every job of this name, whatever waits before it: the engine is about to stop."""
+        for job in [job for job in self._queue if job.name == name]:
+            try:
+                for _ in job.work:
+                    time.sleep(0.005)
+            except Exception as error:  # noqa: BLE001 - the engine tells the user
+                self._failed(job.name, error)
+            self._end(job, "")
+
     def advance(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Work on the running job for BUDGET seconds, or until it waits or ends."""
         self.waiting = False

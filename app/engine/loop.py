@@ -23,7 +23,8 @@ from app.engine.publish import Publisher
 from app.engine.settings import EngineSettings
 from app.engine.view import Viewer
 from app.mailbox import Fifo, Latest
-from app.messages import Command, EngineFailed, Event, Notice, Snapshot, ViewRequest
+from app.messages import Command, EngineFailed, Event, Notice, SavePly, Snapshot, ViewRequest
+from app.training.backend import set_threads
 
 if TYPE_CHECKING:
     from app.engine.model import Model
@@ -130,7 +131,7 @@ class Engine:
 
     def job_failed(self, name: str, error: BaseException) -> None:
         if isinstance(error, (SceneError, Refused, OSError)):
-            self.notice(str(error), "error")   # already a sentence for the user
+            self.notice(str(error), "error", aloud=self.stopping.is_set())   # already a sentence for the user
         else:
             self.fail(name, error)
 
@@ -143,6 +144,8 @@ class Engine:
                 self.turn()
                 self._rest()
         finally:
+            self._take_commands()
+            self.jobs.finish(work.SAVING)
             self.jobs.cancel_all()
             for background in self.backgrounds:
                 background.cancel()
@@ -150,15 +153,9 @@ class Engine:
     def turn(self) -> None:
         """One round. Nothing in it waits, and what it does not finish it takes up in the next round."""
         self.signal.clear()   # before reading: what arrives from here on ends the next rest
-        for command in self.commands.drain():
-            try:
-                commands.handle(self, command)
-            except Exception as error:  # noqa: BLE001 - shown to the user
-                self.fail(type(command).__name__, error)
-            self.commands_done += 1
-            self.publisher.dirty = True
-            if self.stopping.is_set():
-                return
+        self._take_commands()
+        if self.stopping.is_set():
+            return
         self.viewer.poll()
         self.share_threads()
         self.jobs.advance(self.clock)
@@ -171,6 +168,18 @@ class Engine:
         self.publisher.publish_if_due()
         if self.step_allowed():
             self.step()
+
+    def _take_commands(self) -> None:
+        """Carry out what the window sent. Once it closes, only a save still counts."""
+        for command in self.commands.drain():
+            if self.stopping.is_set() and not isinstance(command, SavePly):
+                continue
+            try:
+                commands.handle(self, command)
+            except Exception as error:  # noqa: BLE001 - shown to the user
+                self.fail(type(command).__name__, error)
+            self.commands_done += 1
+            self.publisher.dirty = True
 
     def _rest(self) -> None:
         """Sleep until a command, a view request, news of a helper thread or the next due time, unless there is work."""
@@ -268,7 +277,7 @@ class Engine:
         """While the user drags, one core is the window's; else training may use them all."""
         threads = max(1, self.settings.threads - 1) if self.viewer.moving else self.settings.threads
         if (threads, self.backend) != self._shared and not self.jobs.has(work.PREPARING):
-            work.set_threads(threads, self.backend)
+            set_threads(threads, self.backend)
             self._shared = threads, self.backend
             self.publisher.dirty = True
 

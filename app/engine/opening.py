@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, fields, replace
-from importlib import resources
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from app.data.gaussians import GaussianArrays, LoadedGaussians, read_gaussians, write_gaussians
-from app.data.open import find_run
+from app.data.open import find_gaussians
 from app.data.orient import scene_center, scene_extent, scene_up
 from app.data.scene import Scene, SceneError, View
+from app.demo import demo_folder
 from app.engine.background import Report
 from app.engine.jobs import Work
 from app.engine.options import flatten, is_live
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from app.engine.loop import Engine
     from app.engine.model import Model
     from app.training.trainer import Trainer
-    from render.types import GaussianParams
 
 PREFETCH_BYTES = 1 << 30
 """Photographs are decoded ahead of training up to this many bytes of pixels."""
@@ -46,11 +45,9 @@ def read_path(path: str, open_scene: Callable[[Report], Scene], report: Report) 
     where = Path(path).expanduser()
     if not where.exists():
         raise SceneError(f"{path} does not exist; name a scene folder or a Gaussian PLY")
-    if where.is_file() and where.suffix.lower() != ".json":
-        return Opened(str(where), gaussians=read_gaussians(where))
-    runs = find_run(where)
-    if runs:
-        return Opened(str(runs[-1][1]), gaussians=read_gaussians(runs[-1][1]))
+    file = find_gaussians(where)
+    if file is not None:
+        return Opened(str(file), gaussians=read_gaussians(file))
     return Opened(str(where), scene=open_scene(report))
 
 
@@ -80,6 +77,7 @@ def open_work(engine: Engine, path: str) -> Work:
 def build(engine: Engine, opened: Opened) -> Generator[tuple[float, str] | None, None, tuple[Model, SceneOpened]]:
     """Part of a job: make a model of what was read in a helper thread: many points take seconds."""
     from app.engine.model import Model
+    from app.training.arrays import to_params
 
     if opened.scene is not None:
         event = yield from engine.background(lambda report: describe(opened), "describe").wait((0.8, 0.0))
@@ -90,7 +88,7 @@ def build(engine: Engine, opened: Opened) -> Generator[tuple[float, str] | None,
 
     def still(report: Report) -> tuple[Model, SceneOpened]:
         report(0.0, "placing Gaussians")
-        return Model(opened.path, fixed_params=to_params(gaussians.gaussians)), describe(opened)
+        return Model(opened.path, fixed_params=to_params(gaussians.gaussians, opened.path)), describe(opened)
 
     return (yield from engine.background(still, "build").wait((0.8, 0.2)))
 
@@ -132,11 +130,6 @@ def install(engine: Engine, model: Model, event: SceneOpened) -> None:
     engine.say_notices()
 
 
-def demo_folder() -> Path:
-    """Where the bundled demo is installed."""
-    return (Path(str(resources.files("assets"))) / "demo").resolve()
-
-
 def describe(opened: Opened) -> SceneOpened:
     from app.engine.view_modes import STILL_QUANTITIES
     from app.training.probes import quantities
@@ -151,7 +144,7 @@ def describe(opened: Opened) -> SceneOpened:
                            quantities=tuple(q for q in quantities() if q.name in STILL_QUANTITIES))
     views = tuple(ViewInfo(view.name, view.camera, view.split) for view in scene.views)
     center = scene_center(scene.views, scene.points)
-    kind = "demo" if Path(opened.path).resolve() == demo_folder() else scene.kind
+    kind = "demo" if Path(opened.path).resolve() == demo_folder().resolve() else scene.kind
     return SceneOpened(opened.path, kind, views, scene_up(scene.views), center, float(scene_extent(scene.views)),
                        tuple(scene.warnings), quantities=quantities())
 
@@ -176,25 +169,6 @@ def prefetch(views: Sequence[View], report: Report) -> None:
             view.load()
         except (SceneError, OSError):
             continue
-
-
-def to_params(arrays: GaussianArrays) -> GaussianParams:
-    """Tensors of what a file held; uids count the rows."""
-    import torch
-
-    from render.types import GaussianParams
-
-    if len(arrays) == 0:
-        raise SceneError("the file holds no Gaussian; choose another one")
-    tensors = {f.name: torch.from_numpy(np.ascontiguousarray(getattr(arrays, f.name), np.float32))
-               for f in fields(arrays)}
-    return GaussianParams(**tensors, uids=torch.arange(len(arrays), dtype=torch.int64))
-
-
-def to_arrays(params: GaussianParams) -> GaussianArrays:
-    """A copy of the parameters that training does not change any more."""
-    return GaussianArrays(**{name: np.array(tensor.detach().cpu().numpy())
-                             for name, tensor in params.trained().items()})
 
 
 def write_arrays(path: str, arrays: GaussianArrays) -> Any:

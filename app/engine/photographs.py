@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from torch import Tensor
 
 from app.data.scene import View
+from app.training.views import load_target
 from render.types import Camera
 
 POSE_TOLERANCE = 1e-6
@@ -15,15 +17,6 @@ POSE_TOLERANCE = 1e-6
 
 def same_pose(a: Camera, b: Camera) -> bool:
     return bool(np.allclose(a.viewmat, b.viewmat, rtol=0.0, atol=POSE_TOLERANCE * max(1.0, np.abs(b.viewmat).max())))
-
-
-def composite(image: np.ndarray, background: np.ndarray) -> np.ndarray:
-    """float32 [H,W,3] in [0,1] of a uint8 photograph; straight alpha is laid over `background` [3], as in training."""
-    pixels = image.astype(np.float32) * np.float32(1.0 / 255.0)
-    if pixels.shape[2] == 3:
-        return pixels
-    alpha = pixels[..., 3:]
-    return pixels[..., :3] * alpha + background.astype(np.float32) * (1.0 - alpha)
 
 
 def reduce_by(image: np.ndarray, fx: int, fy: int) -> np.ndarray:
@@ -68,11 +61,11 @@ class Photographs:
     _key: tuple | None = None
     _value: tuple[np.ndarray, np.ndarray] | None = None
 
-    def at(self, view: View, camera: Camera, background: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def at(self, view: View, camera: Camera, background: Tensor) -> tuple[np.ndarray, np.ndarray]:
         """(picture float32 [h,w,3], inside bool [h,w]); the arrays are shared, do not write into them."""
-        key = (view.name, id(view), camera.width, camera.height, camera.K.tobytes(), background.tobytes())
+        key = (view.name, id(view), camera.width, camera.height, camera.K.tobytes(), tuple(background.tolist()))
         if key != self._key or self._value is None:
-            self._value = resample(composite(view.load(), background), view.camera, camera)
+            self._value = resample(load_target(view, background).cpu().numpy(), view.camera, camera)
             self._key = key
         return self._value
 

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.config import EVAL_EVERY
 from app.engine.background import Report
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:   # macOS, Windows
-        return os.cpu_count() or 1
+from app.training.backend import usable_cores
 
 
 def _trainer(*args: Any, **named: Any) -> Any:
@@ -42,7 +35,7 @@ class EngineSettings:
     threads: int = field(default_factory=usable_cores)   # kernel threads when nobody drags
     resolution: int = -1                           # as graphdeco's -r
     long_side: int = 0                             # px; 0 = as `resolution` says
-    eval_every: int = 8                            # every n-th view is held out; 0 = none
+    eval_every: int = EVAL_EVERY                   # every n-th view is held out; 0 = none
     debug: bool = False                            # tracebacks on stderr
     make_trainer: Callable[..., Any] = _trainer
     open_scene: Callable[..., Any] = _open_scene

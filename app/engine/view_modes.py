@@ -223,7 +223,7 @@ def _photograph(sight: Sight) -> tuple[np.ndarray, np.ndarray] | None:
     view = scene_view(sight.model, sight.request)
     if view is None:
         return None
-    return sight.photographs.at(view, sight.camera, sight.model.background.numpy())
+    return sight.photographs.at(view, sight.camera, sight.model.background)
 
 
 def _range(sight: Sight, values: np.ndarray, *, log: bool = False, signed: bool = False) -> tuple[float, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from app.engine.jobs import Job, Refused, Work
 from app.engine.options import flatten
 from app.engine.pacing import Pace
 from app.messages import ConfigChanged, Evaluated
+from app.training.backend import Ready, ready_backend
 
 if TYPE_CHECKING:
     from app.engine.loop import Engine
@@ -35,25 +36,7 @@ class LastEvaluation:
     cost: float = 0.0     # seconds it took
 
 
-def set_threads(count: int, backend: str) -> None:
-    """Threads of the kernels, and of PyTorch where it does the work: its idle threads would spin on the kernels' cores."""
-    import torch
-
-    from render.backends import cpu
-
-    cpu.set_threads(count)
-    torch.set_num_threads(count if backend == "reference" else 1)
-
-
 # ---------------------------------------------------------------- the renderer
-
-
-@dataclass(frozen=True)
-class Ready:
-    """A backend that can run; `instead` says why it is not the one that was hoped for."""
-
-    name: str
-    instead: str = ""
 
 
 def load_backend(name: str, report: Report) -> Ready:
@@ -69,25 +52,15 @@ def load_backend(name: str, report: Report) -> Ready:
     import app.engine.view_modes
     import app.training.evaluate
     import app.training.probes  # noqa: F401
-    from render.backends import cpu
-    from render.backends.compile import CompileError
-    from render.pipeline import resolve_backend
 
     report(0.4, "loading the kernels")
-    resolved = resolve_backend(name)
-    if resolved == "cpu":
-        try:
-            cpu.prepare(lambda text: report(0.5, text))
-        except CompileError as error:
-            first, _, rest = str(error).partition("\n")
-            first = first.rstrip(":. ")
-            print(rest, file=sys.stderr, flush=True)   # the window has no room for a compiler's output
-            if name != "auto":
-                raise ValueError(f"backend {name} cannot run here: {first}") from error
-            return Ready("reference", first)
-    if name == "auto" and resolved == "reference":
-        return Ready("reference", "no C++ compiler was found: install g++ or clang++, or pip install 'splatscope[zig]'")
-    return Ready(resolved)
+    return ready_backend(name, lambda text: report(0.4 + 0.6 * _share_said(text), text))
+
+
+def _share_said(text: str) -> float:
+    """The share in "7 of 8 files"; 0 where a text says none."""
+    found = re.search(r"(\d+) of (\d+)", text)
+    return int(found[1]) / max(int(found[2]), 1) if found else 0.0
 
 
 def prepare(engine: Engine) -> Job:
@@ -113,8 +86,7 @@ def prepare(engine: Engine) -> Job:
 def say_fallback(engine: Engine, ready: Ready) -> None:
     """A backend that nobody asked for is said aloud, in the window and on stderr."""
     if ready.instead:
-        runs = "The plain PyTorch renderer runs, slowly," if ready.name == "reference" else f"The backend {ready.name} runs"
-        engine.notice(f"{runs} because {ready.instead}.", "warning", aloud=True)
+        engine.notice(ready.sentence, "warning", aloud=True)
 
 
 def switch_backend(engine: Engine, name: str) -> Job:
@@ -191,6 +163,9 @@ def evaluate(engine: Engine, *, asked: bool = False) -> Job:
         engine.publisher.curves_changed()
         engine.emit(Evaluated(result.iteration, result.psnr, result.ssim,
                               tuple((view.name, view.psnr, view.ssim) for view in result.views)))
+        if asked:
+            engine.notice(f"PSNR {result.psnr:.2f} dB, SSIM {result.ssim:.4f} over {len(views)} held-out "
+                          f"view{'s' if len(views) > 1 else ''} at iteration {result.iteration}.")
 
     return Job(EVALUATING, run())
 
@@ -209,7 +184,8 @@ def save_ply(engine: Engine, path: str) -> Job:
     """Write the Gaussians as they are when the job begins; training goes on meanwhile."""
 
     def run() -> Work:
-        from app.engine.opening import to_arrays, write_arrays
+        from app.engine.opening import write_arrays
+        from app.training.arrays import to_arrays
 
         assert engine.model is not None
         arrays = to_arrays(engine.model.params)

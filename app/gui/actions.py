@@ -49,7 +49,7 @@ SHORTCUTS: tuple[Shortcut, ...] = (
     Shortcut("Open_Brace", "previous_view", "[", "Previous scene view"),
     Shortcut("Close_Brace", "next_view", "]", "Next scene view"),
     Shortcut("F", "focus", "F", "Focus the selection, else the scene"),
-    Shortcut("U", "set_up", "U", "Set up from this view"),
+    Shortcut("U", "set_up", "U", "Take this view as upright"),
     Shortcut("L", "level", "L", "Take the tilt out of the camera"),
     Shortcut("C", "toggle_frusta", "C", "Camera frusta on and off"),
     Shortcut("X", "toggle_axes", "X", "World axes on and off"),
@@ -144,7 +144,7 @@ class Actions:
             distance = min(rig.distance, max(near, 0.15 * rig.extent))
             self.view.move(controls.focus_on(rig, point, distance), self.clock())
         else:
-            self.view.move(controls.focus_on(rig, self.view.center), self.clock())
+            self.view.move(controls.focus_on(rig, self.view.center, self.view.overview_distance()), self.clock())
 
     def set_up(self) -> None:
         up = self.view.set_up_from_view(self.clock())

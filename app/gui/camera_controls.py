@@ -208,9 +208,10 @@ class Fit:
             return None
         return u * self.width, v * self.height
 
-    def to_area(self, x: float, y: float) -> tuple[float, float]:
-        """Where a picture coordinate stands in the area."""
-        return (self.x + x * self.shown_width / self.width, self.y + y * self.shown_height / self.height)
+    def to_area(self, points: np.ndarray) -> np.ndarray:
+        """Where picture coordinates [...,2] stand in the area."""
+        scale = np.array([self.shown_width / self.width, self.shown_height / self.height])
+        return np.array([self.x, self.y]) + points * scale
 
 
 def fit(width: int, height: int, area_width: float, area_height: float) -> Fit:

@@ -21,9 +21,6 @@ class Rect:
     width: int
     height: int
 
-    def contains(self, x: float, y: float) -> bool:
-        return self.x <= x < self.x + self.width and self.y <= y < self.y + self.height
-
 
 @dataclass(frozen=True)
 class Layout:

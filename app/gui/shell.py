@@ -260,7 +260,7 @@ class Shell:
             if window.shown:
                 window.close()
                 return True
-        return self.notices.escape()
+        return self.toolbar.escape() or self.notices.escape()
 
     def _elapsed(self, now: float) -> float:
         """Seconds since the frame before, for motion that goes on while a key is held."""

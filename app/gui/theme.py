@@ -37,7 +37,8 @@ class Palette:
 
 STAGE_COLORS: dict[str, Color] = {
     "project": _rgb(0x5FB3C4), "sh": _rgb(0x7C9FD6), "binning": _rgb(0x9A8BD0), "rasterize": _rgb(0xC583B8),
-    "loss": _rgb(0xE0A458), "backward": _rgb(0xD98666), "adam": _rgb(0x7FBF8A)}
+    "loss": _rgb(0xE0A458), "backward": _rgb(0xD98666), "adam": _rgb(0x7FBF8A),
+    "other": _rgb(0x6B7480)}
 BODY, SMALL, TITLE, MONO = 14, 12, 15, 12.5  # px at 100 %
 SPACE = 6                                  # the unit of all distances, px at 100 %
 

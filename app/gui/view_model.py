@@ -143,10 +143,6 @@ class ViewModel:
 
     # ------------------------------------------------------------------------------------------ what panels ask
     @property
-    def busy(self) -> bool:
-        return self.snapshot.state in ("running", "loading") or self.job is not None
-
-    @property
     def playing(self) -> bool:
         return self.snapshot.state == "running"
 

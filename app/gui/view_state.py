@@ -12,6 +12,7 @@ from app.gui.resolution import AdaptiveResolution
 from app.messages import MODES, SceneOpened, ViewInfo, ViewMode, ViewRequest
 from render.types import Camera
 
+OUTSIDE_EXTENTS = 2.5   # a model without photographs is seen from so many times the radius that holds most of it
 MOVING_SECONDS = 0.18   # after the last motion the camera counts as moving, so that a slow hand does not flicker
 
 
@@ -95,6 +96,11 @@ class ViewState:
             self.mode = self._mode_before if not MODES[self._mode_before].needs_photograph else "color"
             self.value_range = None
 
+    def overview_distance(self) -> float:
+        """How far from its middle the scene is seen whole: as far as its photographs were taken from."""
+        away = [float(np.linalg.norm(view.camera.center - self.center)) for view in self.views]
+        return float(np.median(away)) if away else OUTSIDE_EXTENTS * (self.rig.extent if self.rig is not None else 1.0)
+
     def set_up_from_view(self, now: float) -> np.ndarray | None:
         """U02. Returns the new up direction to remember."""
         if self.rig is None:
@@ -141,5 +147,5 @@ def _without_views(up: np.ndarray, center: np.ndarray, extent: float) -> Rig:
     """A bare PLY has no cameras: look at its middle from outside, a little from above."""
     up = up / np.linalg.norm(up)
     extent = max(float(extent), 1e-6)
-    rig = Rig(np.zeros(3), 2.5 * extent, 0.6, -0.35, up, extent=extent)
-    return controls.focus_on(rig, center, 2.5 * extent)
+    distance = OUTSIDE_EXTENTS * extent
+    return controls.focus_on(Rig(np.zeros(3), distance, 0.6, -0.35, up, extent=extent), center, distance)

@@ -209,7 +209,7 @@ class Viewport:
         for index, stroke in overlay.frusta(cameras, frame.camera, 0.09 * view.rig.extent):
             test = view.views[index].split == "test"
             color = (*(Palette.second if test else Palette.accent)[:3], 190)
-            dpg.draw_polyline(_to_area(stroke, fit), color=color, thickness=1, parent=self._frusta)
+            dpg.draw_polyline(fit.to_area(stroke).tolist(), color=color, thickness=1, parent=self._frusta)
 
     def _draw_axes(self, frame: Frame, fit: Fit) -> None:
         view = self.ui.view
@@ -219,7 +219,7 @@ class Viewport:
         for name, color, segment in zip("xyz", AXIS_COLORS, segments):
             if segment is None or np.abs(segment).max() > 1e5:
                 continue
-            start, end = _to_area(segment, fit)
+            start, end = fit.to_area(segment).tolist()
             dpg.draw_line(start, end, color=color, thickness=1.5 * self.ui.theme.scale, parent=self._marks)
             dpg.draw_text((end[0] + 3, end[1] - self.ui.px(8)), name, color=color, size=self.ui.px(13), parent=self._marks)
 
@@ -229,7 +229,7 @@ class Viewport:
             outline = overlay.ellipse(report.ellipse, sigmas)
             if outline is None or np.abs(outline).max() > 1e5:
                 return
-            points = _to_area(outline, fit)
+            points = fit.to_area(outline).tolist()
             # A dark line underneath keeps it legible on any picture.
             dpg.draw_polyline(points, color=(0, 0, 0, 150), thickness=thickness + 2, closed=True, parent=self._marks)
             dpg.draw_polyline(points, color=color, thickness=thickness, closed=True, parent=self._marks)
@@ -318,8 +318,3 @@ class Viewport:
         dpg.draw_rectangle((x - px(6), y - px(3)), (x + text_width(text, px(size)) + px(6), y + px(size + 4)),
                            fill=(14, 16, 19, 175), color=(0, 0, 0, 0), rounding=px(3), parent=self._caption)
         dpg.draw_text((x, y), text, color=color, size=px(size), parent=self._caption)
-
-
-def _to_area(points: np.ndarray, fit: Fit) -> list[list[float]]:
-    scale = np.array([fit.shown_width / fit.width, fit.shown_height / fit.height])
-    return (np.array([fit.x, fit.y]) + points * scale).tolist()

@@ -123,7 +123,6 @@ class Rows:
         """A small button behind the value of a row."""
         ui = self._ui
         with dpg.group(parent=self._groups[name], horizontal=True):
-            dpg.add_spacer(width=ui.px(12))
             item = int(dpg.add_button(label=text, callback=callback, small=True))
             dpg.bind_item_theme(item, ui.theme.flat)
             tooltip(ui, item, tip)
@@ -143,6 +142,8 @@ class FieldControl:
         self.ui, self.spec = ui, spec
         self._value: Any = spec.default
         self._slider = self._input = self._choice = 0
+        if spec.kind == "int" and not spec.has_slider and len(spec.label) > 18:
+            name_width += 30   # without a slider there is room for a long name
         with dpg.group(horizontal=True, xoffset=ui.px(name_width)):
             with dpg.group():
                 self._name = int(dpg.add_text(spec.label if spec.live else f"{spec.label} °", color=Palette.text))
@@ -219,6 +220,29 @@ class FieldControl:
 
     def _on_reset(self) -> None:
         self._send(self.spec.default)
+
+
+class FieldControls:
+    """The controls of a panel; they follow the configuration in force."""
+
+    def __init__(self, ui: Ui) -> None:
+        self._ui = ui
+        self._version = -1
+        self.controls: list[FieldControl] = []
+
+    def add(self, spec: FieldSpec) -> None:
+        self.controls.append(FieldControl(self._ui, spec))
+
+    def update(self) -> bool:
+        """Show what changed; whether anything did."""
+        model = self._ui.model
+        if model.config_version == self._version:
+            return False
+        self._version = model.config_version
+        for control in self.controls:
+            if control.spec.path in model.config:
+                control.show_value(model.config[control.spec.path])
+        return True
 
 
 def text_width(text: str, size: float) -> float:

@@ -11,10 +11,9 @@ from scipy.spatial import KDTree
 
 from app.data.orient import scene_center
 from app.data.scene import PointCloud, View
+from render.config import SH_C0
 from render.types import Camera, GaussianParams
 
-SH_C0 = 0.28209479177387814
-"""Y_0^0 of the real spherical harmonics: colour = 0.5 + SH_C0 * sh0."""
 INITIAL_OPACITY = 0.1
 NEIGHBOURS = 3
 MIN_SQUARED_DISTANCE = 1e-7

@@ -15,8 +15,8 @@ from torch import Tensor
 from app.messages import GaussianReport, Histogram, Quantity
 from app.training.densify.adc import largest_scale
 from app.training.densify.statistics import COUNT, PER_NDC, screen_gradient, threshold
-from app.training.init import SH_C0
 from app.training.trainer import Trainer
+from render.config import SH_C0
 from render.stages.project import project
 from render.types import Camera
 

@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import platform
+import signal
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from tqdm import tqdm
 
 from app.config import TrainConfig
 from app.data.atomic import write_atomic
 from app.data.cameras_json import write_cameras_json
-from app.data.gaussians import GaussianArrays, write_gaussians
+from app.data.gaussians import write_gaussians
 from app.data.scene import Scene, SceneError
+from app.training.arrays import to_arrays
+from app.training.backend import ready_backend, set_threads, usable_cores
 from app.training.evaluate import Evaluation, evaluate
 from app.training.memory import peak_rss_bytes
 from app.training.trainer import StepReport, Trainer
-from render import pipeline
-from render.backends import cpu
-from render.backends.compile import CompileError
-from render.types import GaussianParams
 
 SMOOTHING = 0.05
 """Share of the newest step in the loss and PSNR that the bar shows: single views differ by several dB."""
@@ -77,43 +75,47 @@ def say(sentence: str) -> None:
     tqdm.write(f"splatscope: {sentence}", file=sys.stderr)
 
 
-def ready_backend(name: str) -> str:
-    """The backend that `name` stands for, its kernels compiled and loaded. Raises SceneError when it cannot run here."""
-    try:
-        backend = pipeline.resolve_backend(name)
-        if backend == "cpu":
-            cpu.prepare()
-    except (ValueError, CompileError) as error:
-        raise SceneError(f"{' '.join(str(error).split())[:600]}; --backend reference runs everywhere, slowly") from None
-    if name == "auto" and backend == "reference":
-        say("no C++ compiler was found, so the plain PyTorch renderer trains, which is slow; install g++ or "
-            "pip install 'splatscope[zig]'.")
-    return backend
-
-
-def set_threads(count: int, backend: str = "cpu") -> int:
-    """Threads of our kernels; 0 = as many as this process may use. Returns how many.
-
-    With kernels torch itself gets one: what is left for it is small, and its idle threads spin on the cores that the
-    kernels need. Only the reference renderer, which is all torch, gets them all.
-    """
-    if count <= 0:
-        count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    torch.set_num_threads(count if backend == "reference" else 1)
-    cpu.set_threads(count)
-    return count
-
-
-def arrays_of(params: GaussianParams) -> GaussianArrays:
-    """The raw parameters as files hold them."""
-    return GaussianArrays(**{name: tensor.detach().cpu().numpy().astype(np.float32)
-                             for name, tensor in params.trained().items()})
-
-
 def save_point_cloud(trainer: Trainer, out: Path) -> tuple[Path, int]:
     """Write point_cloud/iteration_N/point_cloud.ply; returns it and how many non-finite rows were left out (C06)."""
     path = out / "point_cloud" / f"iteration_{trainer.iteration}" / "point_cloud.ply"
-    return path, write_gaussians(path, arrays_of(trainer.params))
+    return path, write_gaussians(path, to_arrays(trainer.params))
+
+
+@contextmanager
+def whole_steps() -> Iterator[None]:
+    """Ctrl-C in the block takes effect at its end, so that no half-made step is saved; a second one acts at once."""
+    if threading.current_thread() is not threading.main_thread():   # only the main thread may set handlers, or gets signals
+        yield
+        return
+    pressed: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+
+    def note(number: int, frame: object) -> None:
+        pressed.append(number)
+        signal.signal(signal.SIGINT, before)
+
+    if not callable(before):   # ignored, as under nohup: it stays so
+        yield
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
+
+
+def rescue(trainer: Trainer, out: Path) -> None:
+    """Save what a run that ends early has reached, and say where; a failure here must not hide why it ended."""
+    if not trainer.iteration:
+        return
+    try:
+        path, _ = save_point_cloud(trainer, out)
+    except Exception as error:
+        say(f"the parameters of iteration {trainer.iteration} could not be saved ({error})")
+    else:
+        say(f"the parameters of iteration {trainer.iteration} are saved in {path}")
 
 
 def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str = "auto", threads: int = 0,
@@ -122,13 +124,19 @@ def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str
     """Train to the end and write the PLY, cameras.json and results.json under `out`; returns the results.
 
     The last iteration is always saved, and evaluated when the scene has held-out views. `seconds` is training alone:
-    loading, evaluation and saving are not in it. Raises SceneError for input that cannot be used, and
-    TrainingStopped after saving the last good parameters.
+    loading, evaluation and saving are not in it. Raises SceneError for input that cannot be used. Whatever ends a run
+    early (TrainingStopped, Ctrl-C, a photograph that cannot be decoded) is raised after the last good parameters are saved.
     """
     prepare_output(out)
-    backend = ready_backend(backend)
-    threads = set_threads(threads, backend)
-    trainer = Trainer(scene, config, backend=backend)
+    try:
+        ready = ready_backend(backend)
+    except ValueError as error:
+        raise SceneError(f"{error}; --backend reference runs everywhere, slowly") from None
+    if ready.sentence:
+        say(ready.sentence)
+    threads = threads or usable_cores()
+    set_threads(threads, ready.name)
+    trainer = Trainer(scene, config, backend=ready.name)
     progress = Progress(config.iterations, quiet)
     write_cameras_json(out / "cameras.json", scene.views)
     evaluation: Evaluation | None = None
@@ -137,12 +145,8 @@ def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str
     try:
         while trainer.iteration < config.iterations:
             began = time.perf_counter()
-            try:
+            with whole_steps():
                 report = trainer.step()
-            except RuntimeError:
-                if trainer.iteration:
-                    save_point_cloud(trainer, out)
-                raise
             seconds += time.perf_counter() - began
             progress.step(report)
             while trainer.notices:
@@ -158,6 +162,9 @@ def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str
                 path, dropped = save_point_cloud(trainer, out)
                 if dropped:
                     say(f"{dropped:,} Gaussians were not finite and are not in {path}")
+    except BaseException:
+        rescue(trainer, out)
+        raise
     finally:
         progress.bar.close()
     results = summarise(trainer, evaluation, history, seconds, threads, progress)

@@ -25,20 +25,16 @@ class Schedule:
 
     length: int
     start: int        # densify after this iteration
-    stop: int         # and not after this one
+    stop: int         # and not from this one on
     every: int
     reset_every: int
     sh_every: int
 
     def densifies(self, iteration: int) -> bool:
-        return self.start < iteration <= self.stop and iteration % self.every == 0
-
-    def gathers(self, iteration: int) -> bool:
-        """Whether gradient statistics of this iteration can still matter."""
-        return iteration <= self.stop
+        return self.start < iteration < self.stop and iteration % self.every == 0
 
     def resets(self, iteration: int) -> bool:
-        return iteration <= self.stop and iteration % self.reset_every == 0
+        return iteration < self.stop and iteration % self.reset_every == 0
 
     def sh_degree(self, iteration: int, highest: int) -> int:
         """The SH degree in use at an iteration: one more every `sh_every`."""
@@ -47,7 +43,7 @@ class Schedule:
     @property
     def window(self) -> str:
         """The densification window in words, for the panel and the help (F18)."""
-        return (f"densifies every {self.every} from {self.start} to {self.stop}, "
+        return (f"densifies every {self.every} after {self.start} and before {self.stop}, "
                 f"made for {self.length} iterations")
 
 

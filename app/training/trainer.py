@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.config import TrainConfig
+from app.config import StrategyName, TrainConfig
 from app.data.orient import scene_extent
 from app.data.scene import Scene, SceneError, View
 from app.messages import Densified
@@ -33,7 +33,7 @@ from render.stages.activate import activate
 from render.stages.ssim import photometric_loss
 from render.types import PARAM_GROUPS, GaussianParams, Gaussians, GradientTap, RenderOutput
 
-STRATEGIES: dict[str, type[Strategy]] = {"adc": AdaptiveDensityControl, "none": NoDensification}
+STRATEGIES: dict[StrategyName, type[Strategy]] = {"adc": AdaptiveDensityControl, "none": NoDensification}
 TAP_FIELDS = ("v_means2d", "v_abs_means2d", "v_conics", "v_colors", "v_opacities")
 
 
@@ -208,10 +208,10 @@ class Trainer:
         Raises TrainingStopped, with nothing changed, when the loss or a gradient is not finite.
         """
         # one backward thread: the tap is filled in order, and small graphs gain nothing from more
-        with torch.autograd.set_multithreading_enabled(False):
-            return self._step()
+        with torch.autograd.set_multithreading_enabled(False), timing.step() as stage_ms:
+            return self._step(stage_ms)   # whose figures are there when the block has ended
 
-    def _step(self) -> StepReport:
+    def _step(self, stage_ms: dict[str, float]) -> StepReport:
         iteration = self.iteration + 1
         rows = self.state.rows
         rows.drop("grad.")
@@ -244,7 +244,7 @@ class Trainer:
         loss, l1, mse, ssim = (sum(column) / len(terms) for column in zip(*terms, strict=True))
         return StepReport(iteration, loss, psnr_of(mse), l1, ssim, len(rows),
                           self.views[self.last_view_index or 0].name, record.event if record else None,
-                          pipeline.last_stage_ms())
+                          stage_ms)
 
     def _backward(self, index: int, degree: int, iteration: int) -> tuple[ViewGradients, tuple[float, ...]]:
         """Render one view and send its loss backward; gradients add up in the parameters' .grad."""
@@ -318,7 +318,8 @@ class Trainer:
     # ------------------------------------------------------------------ small things
 
     def _measure_extent(self) -> float:
-        extent = float(scene_extent(self.scene.views))
+        """From the training cameras alone, as graphdeco: what is held out changes nothing in training."""
+        extent = float(scene_extent(self.views))
         if extent > 1e-6:
             return extent
         # one camera, or all in one place: the distance to the points gives the scale instead

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -50,7 +52,7 @@ def _version(command: tuple[str, ...]) -> str | None:
 @cache
 def _find(cxx: str) -> Compiler | None:
     candidates: list[tuple[str, tuple[str, ...]]] = []
-    if cxx:
+    if cxx.strip():
         candidates.append((cxx, tuple(cxx.split())))
     candidates += [(name, (name,)) for name in ("g++", "clang++", "clang-cl")]
     if importlib.util.find_spec("ziglang"):
@@ -66,6 +68,16 @@ def _find(cxx: str) -> Compiler | None:
 def find_compiler() -> Compiler | None:
     """The C++ compiler that will be used: $CXX, g++, clang++, clang-cl or ziglang, the first that answers."""
     return _find(os.environ.get("CXX", ""))
+
+
+def cxx_problem() -> str:
+    """One sentence when $CXX names something that does not run and is passed over, else empty."""
+    cxx = os.environ.get("CXX", "")
+    found = find_compiler()
+    if not cxx.strip() or (found is not None and found.name == cxx):
+        return ""
+    return (f"$CXX is {cxx!r}, which does not run, so {found.name if found else 'no compiler'} is used; "
+            "set it to a C++ compiler, or unset it.")
 
 
 def cache_folder() -> Path:
@@ -125,28 +137,65 @@ def library_path(double: bool, progress: Progress | None = None) -> Path:
     if compiler is None:
         raise CompileError("no C++ compiler was found ($CXX, g++, clang++, clang-cl): install g++, "
                            "or pip install 'splatscope[zig]'")
-    folder, options = source_folder(), flags(compiler, double)
-    suffix = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
-    target = cache_folder() / f"kernels-{'f64' if double else 'f32'}-{_key(compiler, options, folder)}{suffix}"
+    target = _target(compiler, double)
     with _build_lock:
         if not target.exists():
-            _build(compiler, options, folder, target, progress or _say)
+            _build(compiler, flags(compiler, double), source_folder(), target, progress or _say)
     return target
+
+
+def _target(compiler: Compiler, double: bool) -> Path:
+    """Where the kernels of this source, compiler and CPU are, or will be."""
+    suffix = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
+    key = _key(compiler, flags(compiler, double), source_folder())
+    return cache_folder() / f"kernels-{'f64' if double else 'f32'}-{key}{suffix}"
+
+
+def is_built() -> bool:
+    """Whether training finds its kernels (float32) compiled."""
+    compiler = find_compiler()
+    return compiler is not None and _target(compiler, double=False).exists()
 
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _run(command: list[str], folder: str, compiler: Compiler) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
-    if done.returncode != 0:
-        said = done.stderr.strip() or done.stdout.strip()
-        raise CompileError(f"{compiler.name} could not compile the CPU kernels:\n{said}")
+class _Team:
+    """Compilers that run side by side and can be ended together."""
+
+    def __init__(self, compiler: Compiler, folder: str) -> None:
+        self._name, self._folder = compiler.name, folder
+        self._lock = threading.Lock()
+        self._running: list[subprocess.Popen[str]] = []
+        self._ended = False
+
+    def run(self, command: list[str]) -> None:
+        """Run one command to its end. Raises CompileError with what it said when it fails or end() was called."""
+        with self._lock:
+            if self._ended:
+                raise CompileError("the compilation was stopped")
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self._folder,
+                                       start_new_session=True)
+            self._running.append(process)
+        out, error = process.communicate()
+        if process.returncode != 0:
+            raise CompileError(f"{self._name} could not compile the CPU kernels:\n{error.strip() or out.strip()}")
+
+    def end(self) -> None:
+        """End every compiler and what it started, which would go on without it."""
+        with self._lock:
+            self._ended = True
+            for process in (p for p in self._running if p.poll() is None):
+                with contextlib.suppress(OSError):
+                    os.killpg(process.pid, signal.SIGTERM) if os.name == "posix" else process.kill()
 
 
 def _build(compiler: Compiler, options: list[str], folder: Path, target: Path, progress: Progress) -> None:
-    """One object file per source, side by side, then the library; all in a scratch folder beside the target."""
+    """One object file per source, side by side, then the library; all in a scratch folder beside the target.
+
+    An error, Ctrl-C or an exception from `progress` ends the compilers that still run.
+    """
     progress(f"Compiling the CPU kernels with {compiler.name}, once for this machine ...")
     start = time.monotonic()
     microsoft = compiler.name.endswith("clang-cl")
@@ -159,14 +208,19 @@ def _build(compiler: Compiler, options: list[str], folder: Path, target: Path, p
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent) as scratch, ThreadPoolExecutor(os.cpu_count()) as pool:
             objects = [str(Path(scratch) / f"{Path(name).stem}.o") for name in SOURCES]
-            jobs = [pool.submit(_run, [*compiler.command, *compiling, *to(out), str(folder / name)], scratch, compiler)
+            team = _Team(compiler, scratch)
+            jobs = [pool.submit(team.run, [*compiler.command, *compiling, *to(out), str(folder / name)])
                     for name, out in zip(SOURCES, objects)]
-            for count, job in enumerate(as_completed(jobs), 1):
-                job.result()
-                progress(f"Compiling the CPU kernels with {compiler.name}: {count} of {len(SOURCES)} files ...")
+            try:
+                for count, job in enumerate(as_completed(jobs), 1):
+                    job.result()
+                    progress(f"Compiling the CPU kernels with {compiler.name}: {count} of {len(SOURCES)} files ...")
+            except BaseException:
+                team.end()
+                raise
             built = Path(scratch) / target.name
             output = [f"/Fe:{built}"] if microsoft else ["-o", str(built)]
-            _run([*compiler.command, *options, *objects, *output], scratch, compiler)
+            team.run([*compiler.command, *options, *objects, *output])
             os.replace(built, target)
     except OSError as error:
         raise CompileError(f"the kernel cache {target.parent} cannot be written ({error.strerror}): "

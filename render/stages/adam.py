@@ -16,7 +16,7 @@ from render.reference.adam import adam_step as reference_adam_step
 def adam_step(param: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, *, step: int, lr: float,
               beta1: float = 0.9, beta2: float = 0.999, eps: float, backend: str) -> None:
     """In place; see render/reference/adam.py."""
-    with timing.measure("adam", add=True):
+    with timing.measure("adam"):
         if backend == "reference":
             reference_adam_step(param, grad, exp_avg, exp_avg_sq, step=step, lr=lr, beta1=beta1, beta2=beta2, eps=eps)
             return

@@ -9,10 +9,9 @@ from torch import Tensor
 
 from render import timing
 from render.backends import buffers, cpu
+from render.config import LOSSES
 from render.reference.ssim import photometric_loss as reference_photometric_loss
 from render.shapes import check
-
-KINDS = ("l1_ssim", "mse")
 
 
 class _Photometric(torch.autograd.Function):
@@ -53,12 +52,11 @@ class _Photometric(torch.autograd.Function):
 def photometric_loss(image: Tensor, target: Tensor, *, kind: str = "l1_ssim", lambda_dssim: float = 0.2,
                      backend: str) -> tuple[Tensor, Tensor]:
     """(loss, terms [3] = l1, mse, ssim); see render/reference/ssim.py. The target receives no gradient."""
-    timing.close_sums()
     with timing.measure("loss"):
         if backend == "reference":
             return reference_photometric_loss(image, target, kind=kind, lambda_dssim=lambda_dssim)
-        if kind not in KINDS:
-            raise ValueError(f"loss kind is {kind!r}; choose {' or '.join(KINDS)}")
+        if kind not in LOSSES:
+            raise ValueError(f"loss kind is {kind!r}; choose {' or '.join(LOSSES)}")
         check(image=(image, "H W 3"), target=(target, "H W 3"))
         weights, constant = ((0.0, 1.0, 0.0), 0.0) if kind == "mse" else ((1 - lambda_dssim, 0.0, -lambda_dssim), lambda_dssim)
         return _Photometric.apply(image.contiguous(), target.contiguous(), weights, constant)

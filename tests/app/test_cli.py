@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import app.__main__ as cli
 from app.commands import errors, parsing, train, window
@@ -176,10 +177,14 @@ def test_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[str])
         (["train", "a", "-m", "b", "--iterations", "many"], "many"),
         (["train", "a", "-m", "b", "--backend", "opencl"], "opencl"),
         (["train", "a", "-m", "b", "--raster.alpha_max", "2"], "alpha_max is 2"),
+        (["train", "a", "-m", "b", "--lambda_dssim", "5"], "lambda_dssim is 5.0; it must be between 0 and 1"),
+        (["train", "a", "-m", "b", "--lambda_dssim", "nan"], "lambda_dssim is nan"),
+        (["train", "a", "-m", "b", "--densify.reset_opacity", "1"], "reset_opacity is 1.0"),
         (["train", "-m", "b"], "needs a scene"),
         (["train", "a"], "-m OUT"),
         (["train", "-m", "out", "-s"], "-s needs"),
         (["nowhere"], "nowhere does not exist"),
+        (["trian", "scene", "-m", "out"], "trian is none of the commands train, view, info, doctor"),
         (["--densify.cap", "-5"], "densify.cap"),
         (["--threads", "-1"], "--threads is -1"),
         (["view"], "needs a Gaussian PLY"),
@@ -211,7 +216,9 @@ def test_a_scene_that_is_not_there_leaves_no_output_behind(tmp_path: Path, capsy
         (UsageError("flag?"), 2, "flag?"),
         (PermissionError(13, "Permission denied", "out"), 2, "'out': permission denied"),
         (OSError(28, "No space left on device"), 2, "no space left"),
-        (MemoryError(), 2, "memory"),
+        (MemoryError(), 2, "memory of this machine is exhausted"),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried ..."), 2, "-r 2"),
+        (RuntimeError("shapes differ"), 1, "internal error"),
         (KeyError("x"), 1, "--debug"),
     ],
 )
@@ -226,6 +233,23 @@ def test_an_exception_becomes_its_exit_code_and_sentence(
     assert says in printed and printed.count("\n") == 1 and "Traceback" not in printed
     assert errors.guarded(fail, debug=True) == code
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_too_many_tile_intersections_are_one_sentence_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    from render.reference.binning import check_intersections
+
+    def fail() -> int:
+        check_intersections(1000, torch.ones(3, 2), RasterConfig(max_intersection_bytes=64))
+        return 0
+
+    assert errors.guarded(fail, debug=False) == 2
+    said = capsys.readouterr().err
+    assert "1000 tile intersections" in said and "--densify.cap" in said and "internal" not in said and said.count("\n") == 1
+
+
+def test_a_torch_tensor_that_does_not_fit_is_no_internal_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert errors.guarded(lambda: len(torch.empty(2**58)), debug=False) == 2
+    assert "memory of this machine is exhausted" in capsys.readouterr().err
 
 
 def test_debug_is_understood_anywhere(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,7 @@ HEALTHY: dict[str, Any] = {
     "python": "3.12.0",
     "platform": "Linux",
     "compiler": {"name": "g++", "path": "g++", "version": "g++ 13"},
+    "cxx_problem": "",
     "cpu": {"model": "a CPU", "cores": 2, "features": ["avx2", "fma"]},
     "gpu": {"devices": [], "driver_cuda": None, "nvcc": None, "pycuda": None},
     "display": {"name": ":1", "problem": None},
@@ -70,6 +71,8 @@ def test_a_healthy_machine_needs_no_advice() -> None:
         ({"compiler": None}, "pip install ziglang"),
         ({"missing_packages": ["plyfile"]}, "plyfile"),
         ({"cache": {**HEALTHY["cache"], "writable": False}}, "not writable"),
+        ({"cache": {**HEALTHY["cache"], "writable": False}}, "the plain PyTorch renderer runs instead"),
+        ({"cxx_problem": "$CXX is 'c++29', which does not run, so g++ is used."}, "$CXX is 'c++29'"),
         ({"display": {"name": None, "problem": "No display: install xvfb."}}, "install xvfb"),
         ({"gpu": gpu(pycuda={"version": "2024.1.2", "problem": None})}, "2025.1.2"),
         ({"gpu": gpu(pycuda={"version": "2026.1", "problem": "ImportError: libcuda.so.1"})}, "libcuda.so.1"),
@@ -80,6 +83,24 @@ def test_I14_I22_each_lack_has_one_sentence_that_says_what_to_do(changed: dict[s
     made = report(**changed)
     assert len(made["advice"]) == 1 and says in made["advice"][0]
     assert says in doctor.as_text(made)
+
+
+def test_a_file_in_the_place_of_the_cache_is_not_writable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file")
+    monkeypatch.setenv("SPLATSCOPE_CACHE", str(tmp_path / "cache"))
+    assert not doctor.find_cache()["writable"]
+
+
+def test_with_a_cache_that_cannot_be_written_only_kernels_that_are_there_will_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("render.pipeline.resolve_backend", lambda name: "cpu")
+    for writable, built, backend in ((True, False, "cpu"), (False, True, "cpu"), (False, False, "reference")):
+        monkeypatch.setattr("render.backends.compile.is_built", lambda built=built: built)
+        assert doctor.what_runs(writable)["backend"] == backend
+
+
+def test_a_CXX_that_does_not_run_is_named(tmp_path: Path) -> None:
+    result = process(env={**os.environ, "CXX": "no-such-compiler", "SPLATSCOPE_CACHE": str(tmp_path)})
+    assert result.returncode == 0 and "$CXX is 'no-such-compiler', which does not run" in result.stdout
 
 
 def test_a_driver_newer_than_the_toolkit_is_fine() -> None:

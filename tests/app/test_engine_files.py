@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 
 from app import messages as m
 from app.config import TrainConfig
-from app.engine.opening import demo_folder
+from app.data.gaussians import GaussianArrays, read_gaussians, write_gaussians
+from app.demo import demo_folder
 from app.engine.settings import EngineSettings
+from app.training.arrays import to_arrays
 from render.backends import cpu
 from tests.app.engine_doubles import request_for, running_engine
 
@@ -75,6 +79,28 @@ def test_the_folder_of_a_run_opens_its_last_ply(tmp_path):
             window.send(m.Step(1), m.SavePly(str(tmp_path / f"point_cloud/iteration_{iteration}/point_cloud.ply")))
         window.until(lambda: sum("Saved" in n.text for n in window.of(m.Notice)) == 2)
         assert window.open(str(tmp_path)).path.endswith("iteration_30/point_cloud.ply")
+
+
+def test_a_file_without_gaussians_is_refused_by_its_name(tmp_path):
+    with running_engine() as window:
+        window.open()
+        rows = to_arrays(window.engine.model.params)
+        write_gaussians(tmp_path / "none.ply", GaussianArrays(**{f.name: getattr(rows, f.name)[:0] for f in fields(rows)}))
+        window.send(m.OpenScene(str(tmp_path / "none.ply")))
+        window.until(lambda: any(n.level == "error" for n in window.of(m.Notice)))
+        assert f"{tmp_path / 'none.ply'} holds no Gaussian" in window.of(m.Notice)[-1].text
+
+
+@pytest.mark.parametrize("place", ["before the engine saw it", "behind another job"])
+def test_a_save_that_was_asked_for_is_written_although_the_window_closes(tmp_path, place):
+    with running_engine() as window:
+        window.open()
+        if place == "behind another job":
+            window.send(*[m.Evaluate()] * 3)
+        window.engine.commands.put(m.SavePly(str(tmp_path / "kept.ply")))
+        assert window.engine.close()
+        window.engine.join_helpers()
+    assert len(read_gaussians(tmp_path / "kept.ply").gaussians)
 
 
 @pytest.mark.parametrize("target", ["", "file.txt/x.ply"])

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.config import TrainConfig
+from app.curves import MAX_POINTS, decimate
 from app.engine.background import Background, Cancelled
-from app.engine.history import MAX_POINTS, Series, Smoothed, decimate
+from app.engine.history import Series, Smoothed
 from app.engine.jobs import BUDGET, Job, Jobs
 from app.engine.options import OptionError, flatten, is_live, with_option
 from app.engine.pacing import DRAG_DEADLINE, LEVELS, Pace, ViewCost

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.colormaps import NEVER_SEEN, auto_range, colorize, lut, normalise
-from app.engine.photographs import composite, resample, same_pose
+from app.data.scene import View
+from app.engine.photographs import Photographs, resample, same_pose
 from tests.training.tiny import ring
 
 # ---------------------------------------------------------------- colours
@@ -88,10 +90,13 @@ def test_shrinking_a_photograph_averages():
 
 
 def test_d08_alpha_is_laid_over_the_background():
-    """D08: target = rgb a + background (1 - a)."""
-    image = np.array([[[200, 100, 0, 51]]], np.uint8)
+    """D08: the picture shown is what training compares with, target = rgb a + background (1 - a)."""
+    image = np.full((30, 40, 4), [200, 100, 0, 51], np.uint8)
+    camera = ring(1, 40, 30)[0]
     expected = np.array([200, 100, 0]) / 255 * 0.2 + 0.8 * np.array([1.0, 0.5, 0.0])
-    assert np.allclose(composite(image, np.array([1.0, 0.5, 0.0]))[0, 0], expected, atol=1e-6)
+    view = View("v", camera, lambda: image)
+    picture, inside = Photographs().at(view, camera, torch.tensor([1.0, 0.5, 0.0]))
+    assert inside.all() and np.allclose(picture, expected, atol=1e-6)
 
 
 def test_poses_are_compared_with_a_tolerance():

@@ -91,6 +91,7 @@ def test_an_absurd_count_neither_allocates_nor_waits(tmp_path, name):
     ("images.txt", "# c\n1 1 0 0 0 0 0 4 7\n\n", "line 2"),
     ("images.txt", "1 0 0 0 0 0 0 4 7 a.png\n\n", "not a finite rotation"),
     ("images.txt", "1 nan 0 0 0 0 0 4 7 a.png\n\n", "not a finite rotation"),
+    ("images.txt", "1 1 0 0 0 1e300 0 4 7 a.png\n\n", "a translation below 1e.15"),
     ("points3D.txt", "1 0 0 zero 1 2 3 0.1\n", "line 1"),
     ("points3D.txt", "1 0 0\n", "POINT3D_ID"),
 ])

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+
 import numpy as np
 import pycolmap
 import pytest
@@ -163,3 +167,13 @@ def test_d02_nothing_is_offered_without_distortion(tmp_path):
     colmap_scene(tmp_path)
     colmap_scene(tmp_path / "dense", model="sparse")
     assert not any("dense" in text for text in open_scene(tmp_path).warnings)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGTERM is a matter of POSIX")
+def test_a_process_that_is_told_to_end_says_nothing():
+    """pycolmap's logging library would print a C++ stack."""
+    code = ("import os, signal, threading; from app.data.lens import model_name\n"
+            "helper = threading.Thread(target=model_name, args=(1,)); helper.start(); helper.join()\n"
+            "os.kill(os.getpid(), signal.SIGTERM)")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGTERM, "", "")

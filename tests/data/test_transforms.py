@@ -112,6 +112,7 @@ def test_distortion(tmp_path, keys, model):
     ({"frames": []}, 'no list "frames"'), ({"frames": [{}]}, "frame 0 .* has no file_path"),
     ({"frames": [{"file_path": "images/000.png"}]}, "frame 0 .* has no transform_matrix"),
     ({"frames": [{"file_path": "images/000.png", "transform_matrix": [[1, 2], [3, 4]]}]}, "4x4"),
+    ({"frames": [{"file_path": "images/000.png", "transform_matrix": np.diag([1e300, 1, 1, 1]).tolist()}]}, "below 1e.15"),
     ({"frames": [{"file_path": "images/000.png", "transform_matrix": np.diag([1, 1, 0, 1]).tolist()}]}, "singular"),
     ({"frames": [{"file_path": "images/000.png", "transform_matrix": np.diag([-1, 1, 1, 1]).tolist()}]}, "mirrored"),
 ])
@@ -122,7 +123,7 @@ def test_what_cannot_be_used_is_one_sentence(tmp_path, keys, words):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("content", ['{"frames": [', "[]", "", "\xff"])
+@pytest.mark.parametrize("content", ['{"frames": [', "[]", "", "\xff", "[" * 100_000])
 def test_bad_json_is_one_sentence(tmp_path, content):
     transforms_scene(tmp_path)
     (tmp_path / "transforms.json").write_bytes(content.encode("latin-1"))

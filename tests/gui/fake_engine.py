@@ -183,7 +183,8 @@ class FakeEngine:
             backends=("auto", "cpu", "reference"), device="test double", frame=self._frame,
             curves=curves, histogram=Histogram(edges, counts, float(self.config["densify.grad_threshold"]),
                                                "|dL/dmean2D| signed sum, averaged", 0.12),
-            stage_ms={"project": 1.2, "sh": 0.5, "binning": 2.1, "rasterize": 6.0, "loss": 2.2, "backward": 11.0, "adam": 1.4},
+            stage_ms={"project": 1.2, "sh": 0.5, "binning": 2.1, "rasterize": 6.0, "loss": 2.2, "backward": 11.0, "adam": 1.4,
+                      "other": 0.8},
             memory={"parameters": 5 << 20, "adam": 10 << 20, "images": 60 << 20, "intersections": 3 << 20, "rss": 700 << 20},
             selected=self.selected, threads=1, view_name="view_003.png", densify_window=(500, 15000))
 

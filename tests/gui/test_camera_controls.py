@@ -131,7 +131,7 @@ def test_G28_fit_maps_there_and_back(width: int, height: int, area_width: int, a
     assert fit.shown_width <= area_width + 2 and fit.shown_height <= area_height + 2
     picked = fit.to_picture(fit.x + u * fit.shown_width, fit.y + v * fit.shown_height)
     assert picked is not None and np.allclose(picked, [u * width, v * height], atol=1e-6 * max(width, height))
-    back = fit.to_area(*picked)
+    back = fit.to_area(np.array(picked))
     assert np.allclose(back, [fit.x + u * fit.shown_width, fit.y + v * fit.shown_height], atol=1e-6 * area_width)
     assert fit.to_picture(fit.x - 0.01, fit.y) is None and fit.to_picture(fit.x + fit.shown_width + 0.01, fit.y) is None
 

@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 
 from app import messages as m
 from app.config import DensifyConfig, TrainConfig
+from app.curves import decimate
 from app.engine.options import flatten
 from app.gui import formatting, layout, overlay, preferences
 from app.gui.callbacks import run_jobs
 from app.gui.fields import BY_PATH, RASTER_FIELDS, SLIDER_STEPS
 from app.gui.heartbeat import STALL_SECONDS, Heartbeat
-from app.gui.panels.plots import POINTS, decimate, smoothed
+from app.gui.panels.plots import POINTS, smoothed
 from app.gui.preferences import Preferences
 from app.gui.resolution import MAX_HEIGHT, MAX_WIDTH, MOVING_PIXELS, AdaptiveResolution
 from app.gui.textures import RUNGS, SIDE_LIMIT, checked
@@ -285,7 +286,8 @@ def test_decimation_keeps_extremes() -> None:
     x = np.arange(100_000.0)
     y = np.sin(x / 1000)
     y[54_321], y[12_345] = 50.0, -50.0
-    dx, dy = decimate(x, y)
+    curve = decimate(x, y, POINTS)
+    dx, dy = curve.x, curve.y
     assert len(dx) <= POINTS and dy.max() == 50.0 and dy.min() == -50.0 and (np.diff(dx) > 0).all()
     assert np.allclose(smoothed(np.full(500, 3.0)), 3.0) and len(smoothed(y)) == len(y)
 

@@ -166,7 +166,7 @@ def test_U02_up_is_set_from_the_view_and_remembered(window: Window) -> None:
 def test_G18_a_slider_drag_of_1000_events_ends_on_the_last_value(window: Window) -> None:
     window.run("dpg.set_value(shell._tab_bar, next(t for t, (n, _) in shell._tabs.items() if n == 'alpha'))")
     window.wait_for("shell._tab() == 'alpha'")
-    control = "next(p for n, p in shell._tabs.values() if n == 'alpha')._controls[0]"
+    control = "next(p for n, p in shell._tabs.values() if n == 'alpha')._fields.controls[0]"
     window.frames(3)
     x, y = window.middle(f"{control}._slider")
     window.point(x, y)

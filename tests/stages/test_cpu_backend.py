@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 import torch
@@ -73,6 +74,29 @@ def test_a_failing_compiler_shows_what_it_said(monkeypatch, tmp_path):
         compile.library_path(False, said.append)
     assert "Compiling" in said[0]
     assert not list((tmp_path / "cache").iterdir()), "nothing half-built stays behind"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the compiler is a shell script")
+def test_an_interrupted_compilation_ends_at_once_with_all_that_it_started(monkeypatch, tmp_path):
+    script = tmp_path / "slow-c++"
+    script.write_text('#!/bin/sh\n[ "$1" = --version ] && { echo slow 1.0; exit 0; }\n'
+                      'case "$*" in *threads.cpp) exit 0;; esac\n'
+                      f'sleep 60 & echo $! >> {tmp_path}/started; wait\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
+    monkeypatch.setenv("SPLATSCOPE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(compile, "SOURCES", ("rasterize.cpp", "threads.cpp", "ssim.cpp", "binning.cpp"))
+
+    def close(text: str) -> None:
+        if "1 of" in text:
+            raise KeyboardInterrupt
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        compile.library_path(False, close)
+    assert time.monotonic() - begun < 30.0
+    assert not list((tmp_path / "cache").iterdir())
+    for pid in (tmp_path / "started").read_text().split():
+        assert subprocess.run(["ps", "-o", "stat=", "-p", pid], capture_output=True, text=True).stdout[:1] in ("", "Z")
 
 
 def test_launches_are_checked_against_the_signature():

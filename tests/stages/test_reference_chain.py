@@ -13,10 +13,11 @@ import torch
 from render import config as config_module
 from render import timing
 from render.config import RasterConfig
-from render.pipeline import contributors, last_stage_ms, render, resolve_backend
+from render.pipeline import contributors, render, resolve_backend
 from render.stages.activate import activate
 from render.stages.adam import adam_step
 from render.stages.ssim import photometric_loss
+from render.timing import last_stage_ms
 from tests import scenes
 from tests.gradients import assert_gradients
 
@@ -182,12 +183,12 @@ def test_500_gaussians_train_at_64x48_and_the_loss_falls():
 
 
 def test_adam_time_sums_the_parameter_groups_of_one_step():
-    timing.close_sums()
-    for group_ms in (1.0, 2.0, 4.0):
-        timing.record("adam", group_ms, add=True)
-    assert last_stage_ms()["adam"] == 7.0
-    timing.close_sums()
-    timing.record("adam", 3.0, add=True)
+    for _ in range(2):   # each step begins anew
+        with timing.step() as figures:
+            for group_ms in (1.0, 2.0, 4.0):
+                timing.record("adam", group_ms)
+        assert figures == last_stage_ms() and figures["adam"] == 7.0
+    timing.record("adam", 3.0)   # outside a step
     assert last_stage_ms()["adam"] == 3.0
     with pytest.raises(ValueError, match="stage is 'paint'"):
         timing.record("paint", 1.0)

@@ -17,6 +17,7 @@ from app.training.densify.statistics import ABS_SUM, COUNT, RADIUS, SUM, Gradien
 from app.training.optimizer import Adam
 from app.training.rows import Rows
 from app.training.schedule import Schedule
+from render.config import RasterConfig
 from render.stages.activate import activate
 from render.types import PARAM_GROUPS, Camera, GaussianParams, GradientTap
 
@@ -268,6 +269,12 @@ def test_N26_reset_value_is_at_least_twice_the_cutoff():
     reset_opacities(state, 1, TrainConfig(densify=DensifyConfig(reset_opacity=0.004)))
     assert torch.sigmoid(state.rows["logit_opacities"].detach()).item() == pytest.approx(2 / 255)
     assert any("twice the alpha cutoff" in text for text in said)
+
+
+def test_a_cutoff_of_more_than_a_half_still_leaves_an_opacity_to_reset_to():
+    state, _ = state_of(params_of([0.1], [0.999]))
+    reset_opacities(state, 1, TrainConfig(raster=RasterConfig(cutoff=0.6)))
+    assert torch.sigmoid(state.rows["logit_opacities"].detach()).item() == pytest.approx(0.99)
 
 
 def test_hooks_act_when_the_schedule_says():

@@ -9,13 +9,13 @@ import torch
 from app.data.scene import PointCloud, View
 from app.training.init import (
     MIN_SQUARED_DISTANCE,
-    SH_C0,
     initial_params,
     mean_squared_distances,
     params_from_points,
     random_points,
     seen_by,
 )
+from render.config import SH_C0
 from tests.training.tiny import make_scene, ring
 
 

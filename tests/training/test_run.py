@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +16,17 @@ from plyfile import PlyData
 
 from app.__main__ import main
 from app.commands.parsing import UsageError
-from app.commands.train import TrainArgs, config_of, run
+from app.commands.train import TrainArgs, config_of, run, without_effect
 from app.config import DensifyConfig, TrainConfig
 from app.data.gaussians import read_gaussians
 from app.data.scene import SceneError
 from app.training import run as run_module
-from app.training.run import arrays_of, prepare_output, train_headless
+from app.training.arrays import to_arrays
+from app.training.backend import ready_backend
+from app.training.run import prepare_output, train_headless
 from app.training.trainer import Trainer, TrainingStopped
+from render.backends import compile, cpu
+from render.backends.compile import CompileError
 from tests.training.tiny import make_scene
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +69,7 @@ def test_ply_holds_the_raw_parameters_in_graphdeco_layout(tmp_path):
     assert np.array_equal(vertex["scale_1"], params.log_scales.detach().numpy()[:, 1])
     assert np.array_equal(vertex["rot_0"], params.quats.detach().numpy()[:, 0])
     assert np.array_equal(vertex["f_rest_8"], params.shN.detach().numpy()[:, 0, 1])   # 8 bands of red, then green's first
-    assert arrays_of(params).sh_degree == 2
+    assert to_arrays(params).sh_degree == 2
 
 
 def test_without_held_out_views_the_scores_are_null_with_the_reason(tmp_path):
@@ -92,6 +98,54 @@ def test_N16_the_last_good_parameters_are_saved_when_training_stops(tmp_path, mo
     assert not (tmp_path / "results.json").exists()
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SceneError("photograph 4 cannot be decoded"), MemoryError()])
+def test_whatever_ends_a_run_early_its_parameters_are_saved_and_it_is_said_where(tmp_path, monkeypatch, capsys, error):
+    real = Trainer.step
+
+    def step(self):
+        if self.iteration == 3:
+            raise error
+        return real(self)
+
+    monkeypatch.setattr(Trainer, "step", step)
+    with pytest.raises(type(error)):
+        train_headless(make_scene(3), TrainConfig(iterations=9), tmp_path, backend="cpu", quiet=True)
+    saved = tmp_path / "point_cloud/iteration_3/point_cloud.ply"
+    assert len(read_gaussians(saved).gaussians) == 60 and [p.name for p in saved.parent.iterdir()] == [saved.name]
+    assert f"iteration 3 are saved in {saved}" in capsys.readouterr().err
+
+
+def test_a_run_that_ends_early_on_a_full_disk_still_says_why_it_ended(tmp_path, monkeypatch, capsys):
+    real = Trainer.step
+
+    def step(self):
+        if self.iteration == 1:
+            raise SceneError("photograph 2 cannot be decoded")
+        return real(self)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Trainer, "step", step)
+    monkeypatch.setattr(run_module, "write_gaussians", full)
+    with pytest.raises(SceneError, match="photograph 2"):
+        train_headless(make_scene(3), TrainConfig(iterations=9), tmp_path, backend="cpu", quiet=True)
+    assert "could not be saved" in capsys.readouterr().err
+
+
+def test_ctrl_c_waits_for_the_end_of_a_step_and_a_second_one_does_not():
+    before, reached = signal.getsignal(signal.SIGINT), []
+    with pytest.raises(KeyboardInterrupt), run_module.whole_steps():
+        signal.raise_signal(signal.SIGINT)
+        reached.append("the end")
+    assert reached == ["the end"] and signal.getsignal(signal.SIGINT) is before
+    with pytest.raises(KeyboardInterrupt), run_module.whole_steps():
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        pytest.fail("the second was not heard")
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 # ------------------------------------------------------------------ refusals
 
 def test_an_output_that_cannot_be_written_is_refused_before_anything_is_computed(tmp_path, monkeypatch):
@@ -110,7 +164,6 @@ def test_an_output_that_cannot_be_written_is_refused_before_anything_is_computed
     ({"sh_degree": 4}, "--sh_degree is 4; choose 0, 1, 2 or 3."),
     ({"micro_batch": 0}, "--micro_batch is 0; it must be at least 1."),
     ({"threads": -1}, "--threads is -1"),
-    ({"lambda_dssim": float("nan")}, "--lambda_dssim is nan"),
     ({"source": ""}, "needs a scene"),
     ({"model_path": ""}, "-m OUT"),
 ])
@@ -127,6 +180,17 @@ def test_flags_become_the_configuration():
     config = config_of(args)
     assert type(config) is TrainConfig
     assert (config.iterations, config.white_background, config.densify.absgrad) == (7, True, True)
+
+
+def test_iterations_at_which_nothing_will_happen_are_said(capsys, tmp_path):
+    args = TrainArgs(iterations=300, test_iterations=(100,), save_iterations=(200, 7000, 0))
+    measured, saved = without_effect(args, held_out=0)
+    assert "--test_iterations" in measured and "--eval" in measured
+    assert saved == "--save_iterations 0 7000 has no effect: the run has iterations 1 to 300."
+    assert without_effect(replace(args, save_iterations=(300,)), held_out=3) == []
+    assert main(["train", str(ROOT / "assets" / "demo"), "-m", str(tmp_path), "--iterations", "1", "--save_iterations", "5",
+                 "--long_side", "32", "--quiet"]) == 0
+    assert "--save_iterations 5 has no effect" in capsys.readouterr().err
 
 
 def train_command(*words: str, **env: str) -> subprocess.CompletedProcess:
@@ -161,7 +225,25 @@ def test_a_backend_that_cannot_run_here_is_refused_in_one_sentence(tmp_path):
         train_headless(make_scene(2), TrainConfig(iterations=1), tmp_path, backend="cuda")
 
 
-def test_without_a_compiler_it_is_said_that_the_reference_trains(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(run_module.pipeline, "resolve_backend", lambda name: "reference")
-    assert run_module.ready_backend("auto") == "reference"
-    assert "plain PyTorch renderer" in capsys.readouterr().err
+@pytest.mark.parametrize(("available", "why"), [(False, "no C++ compiler was found"), (True, "g++ could not compile it")])
+def test_where_the_kernels_cannot_be_built_auto_trains_on_the_reference_and_says_why(tmp_path, monkeypatch, capsys,
+                                                                                     available, why):
+    def broken(progress):
+        raise CompileError("g++ could not compile it:\nproject.cpp:1: error: no")
+
+    monkeypatch.setattr(cpu, "available", lambda: available)
+    monkeypatch.setattr(cpu, "prepare", broken)
+    results = train_headless(make_scene(2), TrainConfig(iterations=1), tmp_path, quiet=True)
+    assert results["backend"] == "reference"
+    said = capsys.readouterr().err
+    assert f"The plain PyTorch renderer runs, slowly, because {why}" in said and ("project.cpp:1" in said) == available
+    with pytest.raises(SceneError, match="--backend reference runs everywhere"):
+        train_headless(make_scene(2), TrainConfig(iterations=1), tmp_path, backend="cpu", quiet=True)
+
+
+def test_a_CXX_that_does_not_run_is_said_once(monkeypatch, capsys):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert [ready_backend("auto").name for _ in range(2)]
+    assert capsys.readouterr().err.count("$CXX is 'no-such-compiler', which does not run") == 1
+    monkeypatch.delenv("CXX")
+    assert compile.cxx_problem() == ""

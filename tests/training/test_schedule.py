@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -14,10 +15,19 @@ def test_published_schedule_at_30000_iterations():
     found = schedule.resolve(TrainConfig())
     assert (found.start, found.stop, found.every, found.reset_every, found.sh_every) == (500, 15000, 100, 3000, 1000)
     assert not found.densifies(500) and found.densifies(600) and not found.densifies(650)
-    assert found.densifies(15000) and not found.densifies(15100)
-    assert [i for i in range(1, 30001) if found.resets(i)] == [3000, 6000, 9000, 12000, 15000]
+    assert found.densifies(14900) and not found.densifies(15000)
+    assert [i for i in range(1, 30001) if found.resets(i)] == [3000, 6000, 9000, 12000]
     assert [found.sh_degree(i, 3) for i in (1, 999, 1000, 2000, 3000, 30000)] == [0, 0, 1, 2, 3, 3]
     assert schedule.resolve(TrainConfig(iterations=60000)) == replace(found, length=60000)
+
+
+@pytest.mark.parametrize(("length", "resets"), [(6000, []), (12000, [3000]), (24000, [3000, 6000, 9000])])
+def test_where_densification_ends_no_opacity_is_reset_and_nothing_is_born(length, resets):
+    """As graphdeco, which densifies while iteration < stop: a reset at the end would have no densification after it."""
+    found = schedule.resolve(TrainConfig(iterations=length))
+    assert found.stop == length // 2 and found.stop % found.reset_every == 0
+    assert [i for i in range(1, length + 1) if found.resets(i)] == resets
+    assert not any(found.densifies(i) for i in range(found.stop, length + 1))
 
 
 @pytest.mark.parametrize("length", (1000, 2000, 3000, 7000, 15000))
@@ -25,8 +35,8 @@ def test_a_short_run_has_the_whole_schedule_in_it(length):
     found = schedule.resolve(TrainConfig(iterations=length))
     events = [i for i in range(1, length + 1) if found.densifies(i)]
     resets = [i for i in range(1, length + 1) if found.resets(i)]
-    assert len(events) >= 2 and events[-1] <= length / 2
-    assert all(i <= length / 2 and i % 3000 == 0 for i in resets)
+    assert len(events) >= 2 and events[-1] < length / 2
+    assert all(i < length / 2 and i % 3000 == 0 for i in resets)
     assert found.sh_degree(length, 3) == 3
     longer = schedule.resolve(TrainConfig(iterations=2 * length))
     assert longer.start > found.start and longer.stop > found.stop and longer.sh_every > found.sh_every
@@ -38,9 +48,10 @@ def test_the_rule_in_words_is_the_rule_in_force():
     ratio = 2000 / 30000
     assert (found.start, found.stop, found.every, found.reset_every, found.sh_every) == (
         round(500 * ratio ** (1 / 3)), 1000, round(100 * ratio ** -0.25), 3000, round(1000 * ratio ** 0.5))
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     sentence = TrainConfig.__dataclass_fields__["schedule_iterations"].metadata["help"]
     for number in ("500 r^(1/3)", "15 000 r", "100 r^(-1/4)", "1000 r^(1/2)", "3000"):
-        assert number in schedule.RULE and number in sentence
+        assert number in schedule.RULE and number in sentence and number in readme
 
 
 def test_schedule_iterations_sets_the_length_the_schedules_are_made_for():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import time
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +17,7 @@ from app.training import trainer as trainer_module
 from app.training.densify.base import DensifyRecord, Strategy
 from app.training.trainer import STRATEGIES, Trainer, TrainingStopped
 from app.training.views import ViewOrder, load_target
+from render import timing
 from render.backends import cpu
 from render.types import PARAM_GROUPS, Camera
 from tests.training.tiny import make_params, make_scene
@@ -37,8 +40,35 @@ def test_loss_falls_and_the_report_says_what_happened():
     assert report.loss == pytest.approx(0.8 * report.l1 + 0.2 * (1 - report.ssim), rel=1e-5)
     assert report.psnr > reports[0].psnr
     assert report.view_name == trainer.views[trainer.last_view_index].name
-    assert set(report.stage_ms) == {"project", "sh", "binning", "rasterize", "loss", "backward", "adam"}
+    assert set(report.stage_ms) == {"project", "sh", "binning", "rasterize", "loss", "backward", "adam", "other"}
     assert report.stage_ms["backward"] > 0 and report.stage_ms["adam"] > 0
+
+
+def test_stage_times_of_all_views_of_a_step_add_up_to_the_step(monkeypatch):
+    trainer = Trainer(make_scene(), TrainConfig(iterations=9, micro_batch=4, densify=STILL), backend="cpu")
+    trainer.step()
+
+    @contextmanager
+    def ten_ms(stage):
+        yield
+        timing.record(stage, 10.0)
+
+    began = time.perf_counter()
+    stage_ms = trainer.step().stage_ms
+    whole = 1e3 * (time.perf_counter() - began)
+    assert 0.5 * whole <= sum(stage_ms.values()) <= whole and all(ms > 0 for ms in stage_ms.values())
+    monkeypatch.setattr(timing, "measure", ten_ms)
+    stage_ms = trainer.step().stage_ms
+    assert stage_ms["adam"] == 50.0   # five groups: shN is not in use yet
+    assert all(stage_ms[name] == 40.0 for name in timing.STAGES if name not in ("adam", "other"))
+
+
+def test_held_out_cameras_do_not_set_the_extent():
+    scene = make_scene(6, test_every=3)
+    moved = [view if view.split == "train" else replace(view, camera=scene.train[0].camera) for view in scene.views]
+    extents = [Trainer(replace(scene, views=views), TrainConfig(), backend="cpu").extent
+               for views in (scene.views, moved, scene.train)]
+    assert extents == [extents[0]] * 3
 
 
 def test_only_training_views_are_trained_on_each_once_a_round():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.gui.fields import BY_PATH, RASTER_FIELDS
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
-from app.gui.widgets import FieldControl, Ui, heading, label, tooltip
+from app.gui.widgets import FieldControls, Ui, heading, label, tooltip
 
 GRADIENT = "raster.alpha_gradient"
 MODES: dict[str, tuple[str, str, str]] = {  # what it says, d alpha / d opacity, d alpha / d power
@@ -19,8 +19,7 @@ class AlphaRulePanel:
 
     def __init__(self, ui: Ui) -> None:
         self.ui = ui
-        self._version = -1
-        self._controls: list[FieldControl] = []
+        self._fields = FieldControls(ui)
 
     def build(self, parent: int) -> None:
         ui = self.ui
@@ -35,7 +34,7 @@ class AlphaRulePanel:
             self._table()
             heading(ui, "Projection")
             self._add("raster.eps2d", "raster.antialiased", "raster.clamp_fov")
-        missing = {f.path for f in RASTER_FIELDS} - {c.spec.path for c in self._controls} - {GRADIENT}
+        missing = {f.path for f in RASTER_FIELDS} - {c.spec.path for c in self._fields.controls} - {GRADIENT}
         if missing:  # a new field of RasterConfig shows up here by itself
             with dpg.group(parent=parent):
                 heading(ui, "Limits")
@@ -53,17 +52,12 @@ class AlphaRulePanel:
         dpg.bind_item_font(table, ui.theme.small)
 
     def _add(self, *paths: str) -> None:
-        self._controls += [FieldControl(self.ui, BY_PATH[path]) for path in paths]
+        for path in paths:
+            self._fields.add(BY_PATH[path])
 
     def update(self) -> None:
-        model = self.ui.model
-        if model.config_version == self._version:
-            return
-        self._version = model.config_version
-        for control in self._controls:
-            if control.spec.path in model.config:
-                control.show_value(model.config[control.spec.path])
-        self._show_mode(str(model.config.get(GRADIENT, "exact")))
+        if self._fields.update():
+            self._show_mode(str(self.ui.model.config.get(GRADIENT, "exact")))
 
     def _show_mode(self, mode: str) -> None:
         dpg.set_value(self._radio, MODES[mode][0])

@@ -132,8 +132,9 @@ class DensificationPanel:
             if not shown:
                 continue
             e = newest[index]
-            texts = (formatting.count(e.iteration), "reset" if e.reset else f"+{e.cloned}",
-                     f"{formatting.count(e.reset)}" if e.reset else f"+{e.split}", f"-{e.pruned}", formatting.count(e.count))
+            texts = (formatting.count(e.iteration), "reset" if e.reset else _signed("+", e.cloned),
+                     f"{formatting.count(e.reset)}" if e.reset else _signed("+", e.split), _signed("-", e.pruned),
+                     formatting.count(e.count))
             for cell, text in zip(cells, texts):
                 put(cell, text)
 
@@ -143,3 +144,7 @@ class DensificationPanel:
         assert spec.lo is not None and spec.hi is not None
         value = min(max(float(dpg.get_value(self._line)), spec.lo), spec.hi)
         self.ui.set_option(path, float(f"{value:.4g}"))
+
+
+def _signed(sign: str, count: int) -> str:
+    return f"{sign}{count}" if count else "0"

@@ -47,7 +47,7 @@ class GaussianPanel:
             return
         self._report = report
         put(self._title, f"Gaussian {report.uid}")
-        parent = f"from {report.parent}" if report.parent is not None else "an initial point"
+        parent = f"born from Gaussian {report.parent}" if report.parent is not None else "an initial point"
         put(self._lineage, f"row {formatting.count(report.index)} now, {parent}")
         show(self._parent, report.parent is not None)
         sections = self._sections(report)
@@ -80,7 +80,7 @@ class GaussianPanel:
             with dpg.group(parent=self._body):
                 heading(ui, title)
                 for name in rows:
-                    with dpg.group(horizontal=True, xoffset=ui.px(116)):
+                    with dpg.group(horizontal=True, xoffset=ui.px(150 if title == "Statistics" else 116)):
                         item = int(dpg.add_text(name, color=Palette.muted))
                         dpg.bind_item_font(item, ui.theme.small)
                         value = int(dpg.add_text(""))

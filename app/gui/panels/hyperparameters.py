@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.gui.fields import BY_PATH, DENSIFY_FIELDS, TRAIN_FIELDS
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
-from app.gui.widgets import FieldControl, Ui, button, heading, label
+from app.gui.widgets import FieldControls, Ui, button, heading, label
 
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Run", ("iterations", "schedule_iterations", "micro_batch", "loss", "lambda_dssim", "white_background")),
@@ -19,8 +19,7 @@ class HyperparameterPanel:
 
     def __init__(self, ui: Ui) -> None:
         self.ui = ui
-        self._version = -1
-        self._controls: list[FieldControl] = []
+        self._fields = FieldControls(ui)
 
     def build(self, parent: int) -> None:
         ui = self.ui
@@ -34,19 +33,13 @@ class HyperparameterPanel:
             for index, (title, paths) in enumerate(groups):
                 heading(ui, title, first=index == 0)
                 for path in paths:
-                    self._controls.append(FieldControl(ui, BY_PATH[path]))
+                    self._fields.add(BY_PATH[path])
 
     def update(self) -> None:
-        model = self.ui.model
-        if model.config_version == self._version:
-            return
-        self._version = model.config_version
-        for control in self._controls:
-            if control.spec.path in model.config:
-                control.show_value(model.config[control.spec.path])
+        self._fields.update()
 
     def _on_defaults(self) -> None:
-        for control in self._controls:
+        for control in self._fields.controls:
             spec = control.spec
             if self.ui.model.config.get(spec.path, spec.default) != spec.default:
                 self.ui.set_option(spec.path, spec.default)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from importlib import resources
 from pathlib import Path
 
+from app.demo import demo_folder
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
 from app.gui.widgets import Ui, button, heading, label, put, show
@@ -15,7 +15,7 @@ WIDTH, HEIGHT = 620, 380
 
 def demo_path() -> Path | None:
     """The bundled demo scene, where it is installed."""
-    path = Path(str(resources.files("assets"))) / "demo"
+    path = demo_folder()
     return path if path.exists() else None
 
 

@@ -5,10 +5,12 @@ Values of single steps scatter from photograph to photograph: they are drawn fai
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
+from app.curves import decimate
 from app.gui.theme import Color, Palette
 from app.gui.toolkit import dpg
 from app.gui.widgets import Ui
@@ -19,20 +21,6 @@ NARROWEST = 170
 POINTS = 600  # G20: drawing cost grows with the points, and no plot here is wider than this many px
 
 
-def decimate(x: np.ndarray, y: np.ndarray, limit: int = POINTS) -> tuple[np.ndarray, np.ndarray]:
-    """At most `limit` points that keep the minimum and maximum of every stretch, so that no spike disappears."""
-    if len(x) <= limit:
-        return np.asarray(x, np.float64), np.asarray(y, np.float64)
-    buckets = limit // 2
-    edges = np.linspace(0, len(x), buckets + 1).astype(int)
-    keep = []
-    for start, end in zip(edges[:-1], edges[1:]):
-        part = y[start:end]
-        keep += sorted({start + int(np.argmin(part)), start + int(np.argmax(part))})
-    index = np.asarray(keep)
-    return np.asarray(x[index], np.float64), np.asarray(y[index], np.float64)
-
-
 def smoothed(y: np.ndarray, share: float = 0.02) -> np.ndarray:
     """Running mean over `share` of the points: photographs differ, so the values of single steps scatter."""
     width = int(len(y) * share) | 1
@@ -40,6 +28,14 @@ def smoothed(y: np.ndarray, share: float = 0.02) -> np.ndarray:
         return y
     padded = np.concatenate([np.full(width // 2, y[0]), y, np.full(width // 2, y[-1])])
     return np.convolve(padded, np.full(width, 1.0 / width), mode="valid")
+
+
+def log_ticks(lo: float, hi: float) -> tuple[tuple[str, float], ...]:
+    """Labelled values 1, 2, 5, 10, 20 ... in [lo, hi]; only the powers of ten where that would be many."""
+    decades = range(math.floor(math.log10(lo)), math.ceil(math.log10(hi)) + 1)
+    digits = (1, 2, 5) if math.log10(hi / lo) < 2.5 else (1,)
+    values = [digit * 10.0**decade for decade in decades for digit in digits]
+    return tuple((f"{value:g}", value) for value in values if lo <= value <= hi)
 
 
 @dataclass
@@ -57,6 +53,7 @@ class PlotView:
     log: bool
     series: list[Series]
     follow: bool = True
+    ticks: tuple[tuple[str, float], ...] = ()   # set by hand: by itself a log axis labels powers of ten only
 
 
 class PlotsPanel:
@@ -130,11 +127,13 @@ class PlotsPanel:
                         dpg.set_value(item, [[], []])
                 continue
             good = np.isfinite(curve.y) & (curve.y > 0 if view.log else True)
-            steps, values = np.asarray(curve.x)[good], np.asarray(curve.y)[good]
-            x, y = decimate(steps, values)
+            steps, values = np.asarray(curve.x, np.float64)[good], np.asarray(curve.y, np.float64)[good]
+            drawn = decimate(steps, values, POINTS)
+            x, y = drawn.x, drawn.y
             if series.raw:
                 dpg.set_value(series.raw, [x, y])
-                dpg.set_value(series.item, list(decimate(steps, smoothed(values), POINTS // 4)))
+                mean = decimate(steps, smoothed(values), POINTS // 4)
+                dpg.set_value(series.item, [mean.x, mean.y])
             else:
                 dpg.set_value(series.item, [x, y])
             if len(y):
@@ -142,11 +141,22 @@ class PlotsPanel:
         if view.follow and hi >= lo:
             if view.log:
                 limits = lo / 1.2, hi * 1.2
+                self._set_ticks(view, log_ticks(*limits))
             else:
                 pad = 0.06 * (hi - lo) or max(abs(hi) * 0.05, 1.0)
                 limits = lo - pad, hi + pad
             dpg.set_axis_limits(view.x, 0.0, end * 1.02)
             dpg.set_axis_limits(view.y, *limits)
+
+    @staticmethod
+    def _set_ticks(view: PlotView, ticks: tuple[tuple[str, float], ...]) -> None:
+        if ticks == view.ticks:
+            return
+        view.ticks = ticks
+        if ticks:
+            dpg.set_axis_ticks(view.y, ticks)
+        else:
+            dpg.reset_axis_ticks(view.y)
 
     # ------------------------------------------------------------------------------------------ zoom
     def hovered(self) -> bool:
@@ -159,6 +169,7 @@ class PlotsPanel:
                 view.follow = False
                 dpg.set_axis_limits_auto(view.x)
                 dpg.set_axis_limits_auto(view.y)
+                self._set_ticks(view, ())
 
     def follow_again(self) -> None:
         for view in self._plots:

@@ -44,7 +44,7 @@ class StatusLine:
 
     def layout(self, rect: Rect) -> None:
         """In a narrow window the bar and its total stand for the names; the tooltip has them."""
-        self._names = rect.width >= self.ui.px(1080)
+        self._names = rect.width >= self.ui.px(1160)
         self._width, self._right = rect.width, -1.0
         self._key = None
 

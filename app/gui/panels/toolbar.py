@@ -182,6 +182,14 @@ class Toolbar:
         dpg.configure_item(self._confirm_window, show=False)
         self.ui.actions.reset()
 
+    def escape(self) -> bool:
+        """Esc: an open question or menu goes, and nothing happens."""
+        for popup in (self._confirm_window, self._menu):
+            if dpg.is_item_shown(popup):
+                dpg.configure_item(popup, show=False)
+                return True
+        return False
+
     def _on_keep(self) -> None:
         dpg.configure_item(self._confirm_window, show=False)
 

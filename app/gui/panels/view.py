@@ -8,7 +8,7 @@ from app.gui.toolkit import dpg
 from app.gui.widgets import Ui, button, heading, label, put, show, tooltip
 from app.messages import MODES, ViewMode
 
-SCALES = ("as suits", "linear", "log")
+SCALES = ("automatic", "linear", "log")
 
 
 class ViewPanel:
@@ -52,7 +52,7 @@ class ViewPanel:
             with dpg.group(horizontal=True):
                 label(ui, "Scale")
                 self._log = int(dpg.add_combo(SCALES, default_value=SCALES[0], width=-1, callback=self._on_log))
-                tooltip(ui, self._log, "Linear or logarithmic colours")
+                tooltip(ui, self._log, "Linear or logarithmic colours; automatic takes what suits the quantity")
 
     def _build_views(self) -> None:
         ui, act = self.ui, self.ui.actions
@@ -68,7 +68,7 @@ class ViewPanel:
             with dpg.group():
                 self._axes = int(dpg.add_checkbox(label="Axes", callback=act.toggle_axes))
                 tooltip(ui, self._axes, "World axes x, y, z at the middle of the scene  (X)")
-        button(ui, "Set up from this view", act.set_up,
+        button(ui, "Take this view as upright", act.set_up,
                "What is up in the picture becomes up in the world; orbiting turns around it. Remembered per scene.  (U)",
                width=-1)
 
@@ -142,7 +142,7 @@ class ViewPanel:
         self.ui.view.value_range = (lo, hi)
 
     def _on_log(self, sender: int, text: str) -> None:
-        self.ui.view.log_scale = {"as suits": None, "linear": False, "log": True}[text]
+        self.ui.view.log_scale = {"automatic": None, "linear": False, "log": True}[text]
         self.ui.view.value_range = None
 
 

@@ -170,7 +170,8 @@ def reset_opacities(state: TrainState, iteration: int, config: TrainConfig) -> D
 
     Twice the cutoff is the least: below it a Gaussian would hardly touch a pixel and could not come back (N26).
     """
-    wanted, least = config.densify.reset_opacity, 2.0 * config.raster.cutoff
+    wanted = config.densify.reset_opacity
+    least = min(2.0 * config.raster.cutoff, config.raster.alpha_max)   # less than 1 whatever the cutoff
     if wanted < least:
         state.warn(f"reset_opacity {wanted:g} is below twice the alpha cutoff: opacities are reset to {least:g}.")
     value = max(wanted, least)

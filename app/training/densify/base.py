@@ -1,6 +1,6 @@
 """What a densification strategy is: two hooks around the optimiser's step.
 
-A new one is a file beside this and a line in STRATEGIES of app/training/trainer.py.
+A new one is a file beside this and its name in StrategyName of app/config.py and STRATEGIES of app/training/trainer.py.
 """
 
 from __future__ import annotations

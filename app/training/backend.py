@@ -1,0 +1,81 @@
+"""Which renderer trains here, made ready to run. Nothing heavy is imported before it is asked for."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A backend that can run; `instead` says why it is not the one that was hoped for."""
+
+    name: str
+    instead: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """What the user is told of a backend that nobody asked for; empty when all is as it was wanted."""
+        if not self.instead:
+            return ""
+        runs = "The plain PyTorch renderer runs, slowly," if self.name == "reference" else f"The backend {self.name} runs"
+        return f"{runs} because {self.instead}."
+
+
+def ready_backend(name: str, progress: Callable[[str], None] | None = None) -> Ready:
+    """The backend that `name` stands for, its kernels compiled and loaded; `progress` is told in words.
+
+    "auto" falls back to the reference where the kernels cannot be built. Raises ValueError, one sentence, when a backend
+    asked for by name cannot run here. What a compiler says goes to stderr.
+    """
+    from render.backends import compile, cpu
+    from render.pipeline import resolve_backend
+
+    if name in ("auto", "cpu"):
+        _say_once(compile.cxx_problem())
+    resolved = resolve_backend(name)
+    if resolved == "cpu":
+        try:
+            cpu.prepare(progress)
+        except compile.CompileError as error:
+            first, _, rest = str(error).partition("\n")
+            first = first.rstrip(":. ")
+            if rest:
+                print(rest, file=sys.stderr, flush=True)   # neither a window nor a sentence has room for it
+            if name != "auto":
+                raise ValueError(f"backend {name} cannot run here: {first}") from error
+            return Ready("reference", first)
+    if name == "auto" and resolved == "reference":
+        return Ready("reference", "no C++ compiler was found: install g++ or clang++, or pip install 'splatscope[zig]'")
+    return Ready(resolved)
+
+
+@cache
+def _say_once(sentence: str) -> None:
+    if sentence:
+        print(f"splatscope: {sentence}", file=sys.stderr, flush=True)
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:   # macOS, Windows
+        return os.cpu_count() or 1
+
+
+def set_threads(count: int, backend: str) -> None:
+    """Threads of our kernels, and of PyTorch.
+
+    With kernels torch itself gets one: what is left for it is small, and its idle threads spin on the cores that the
+    kernels need. Only the reference renderer, which is all torch, gets them all.
+    """
+    import torch
+
+    from render.backends import cpu
+
+    cpu.set_threads(count)
+    torch.set_num_threads(count if backend == "reference" else 1)

@@ -9,6 +9,8 @@ import ctypes
 import os
 import sys
 from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
 
 HEADLESS_HINT = "Headless commands such as `splatscope train` work without it."
 
@@ -60,3 +62,9 @@ def _x11_problem(name: str) -> str | None:
         x11.XCloseDisplay.argtypes = [ctypes.c_void_p]
         x11.XCloseDisplay(display)
     return None
+
+
+def icons() -> dict[str, str]:
+    """The window's icon, where the assets hold one."""
+    icon = Path(str(resources.files("assets"))) / "icon.png"
+    return {"small_icon": str(icon), "large_icon": str(icon)} if icon.exists() else {}

@@ -16,9 +16,11 @@ from app.gui import layout as layouts
 from app.gui import preferences as stored
 from app.gui.actions import Actions
 from app.gui.callbacks import run_jobs
+from app.gui.display import icons
 from app.gui.heartbeat import Heartbeat
 from app.gui.keyboard import Keyboard
 from app.gui.layout import Rect
+from app.gui.pacing import Pacing
 from app.gui.panels.alpha_rule import AlphaRulePanel
 from app.gui.panels.base import Panel
 from app.gui.panels.densification import DensificationPanel
@@ -44,10 +46,6 @@ from app.gui.widgets import Ui
 from app.mailbox import Fifo, Latest
 from app.messages import Command, Event, SetOption, Snapshot, ViewRequest
 
-FAST_SECONDS = 1.0 / 60.0     # M04: no more frames than a screen shows
-BUSY_FACTOR = 1.6             # but under software GL at most this share of a core: period >= BUSY_FACTOR * work
-SLOWEST_FAST = 1.0 / 25.0
-IDLE_SECONDS = 0.1            # U05: a window that nobody touches draws 10 fps
 AWAKE_SECONDS = 0.5           # full rate for this long after the last sign of the user
 INSPECTOR: tuple[tuple[str, type], ...] = (
     ("densify", DensificationPanel), ("gaussian", GaussianPanel), ("alpha", AlphaRulePanel),
@@ -84,7 +82,7 @@ class Shell:
         self._heartbeat = Heartbeat(view_requests)
         self.frame_ms = 0.0
         self.frames = 0
-        self._usual_work = 0.0
+        self._pacing = Pacing()
         self._last_frame = self.clock()
         for text in (complaint, scale_complaint):
             if text:
@@ -111,7 +109,7 @@ class Shell:
         p = self.preferences
         corner = 0 if sys.platform.startswith("linux") else 60  # there a window manager places it anyway
         dpg.create_viewport(title=self._title, width=max(640, p.width), height=max(480, p.height), min_width=640,
-                            min_height=480, vsync=True, x_pos=corner, y_pos=corner, **_icons())
+                            min_height=480, vsync=True, x_pos=corner, y_pos=corner, **icons())
         dpg.setup_dearpygui()
         self._build()
         dpg.show_viewport()
@@ -127,11 +125,7 @@ class Shell:
             self._record(begin)
             if self._on_frame is not None:
                 self._on_frame(self)
-            self._usual_work += 0.1 * (work - self._usual_work)
-            fast = min(max(FAST_SECONDS, BUSY_FACTOR * self._usual_work), SLOWEST_FAST)
-            pause = (fast if self.awake(begin) else IDLE_SECONDS) - (self.clock() - begin)
-            if pause > 0:
-                time.sleep(pause)
+            time.sleep(max(0.0, self._pacing.period(work, self.awake(begin)) - (self.clock() - begin)))
 
     def _frame(self, now: float) -> None:
         if self._heartbeat.beat():
@@ -402,10 +396,3 @@ class Shell:
 
 def _direction(values: list[float] | None) -> np.ndarray | None:
     return None if values is None else np.asarray(values, dtype=np.float64)
-
-
-def _icons() -> dict[str, str]:
-    """The window's icon, where the assets hold one."""
-    from importlib import resources
-    icon = Path(str(resources.files("assets"))) / "icon.png"
-    return {"small_icon": str(icon), "large_icon": str(icon)} if icon.exists() else {}

@@ -221,7 +221,7 @@ def test_G05_resizing_does_not_leak(make_window: Callable[..., Window]) -> None:
     window.wait_for("shell.model.frame is not None")
     # The window resizes itself every third frame, without waiting: 25 sizes to warm up, then 100.
     window.run("""
-import app.gui.shell as module
+import app.gui.pacing as module
 module.FAST_SECONDS = module.BUSY_FACTOR = 0.0
 shell.awake = lambda now: True
 shell.done, after = [], shell.viewport.after_frame

@@ -114,8 +114,8 @@ CUDA_KERNELS: dict[str, tuple[Arg, ...]] = {name: parse(text) for name, text in 
                      " v_depth_image?[H W] -> v_means2d[N 2], v_conics[N 3], v_opacities[N], v_colors[N 3], v_depths?[N],"
                      " v_abs_means2d?[N 2]",
     "ssim_fwd": "height:i32, width:i32, window[6], image[H W 3], target[H W 3] -> partials[_ 3]:f64, maps?[3 H W 3]",
-    "ssim_bwd": "height:i32, width:i32, window[6], image[H W 3], target[H W 3], maps?[3 H W 3], scale[1], w_l1:real, w_mse:real,"
-                " w_ssim:real -> v_image[H W 3]",
+    "ssim_bwd": "height:i32, width:i32, window[6], image[H W 3], target[H W 3], maps?[3 H W 3], scale[1], w_l1:real,"
+                " w_mse:real, w_ssim:real -> v_image[H W 3]",
     "adam_step": "n:i64 -> param[n], grad[n], exp_avg[n], exp_avg_sq[n], step_size:f64, beta1:f64, beta2:f64,"
                  " rsqrt_bias2:f64, eps:f64, extents?[_ 2], row:i32",
 }.items()}

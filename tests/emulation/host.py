@@ -46,10 +46,12 @@ def _wrapper(name: str, arguments: tuple[Arg, ...]) -> str:
         else:
             taken.append(f"{'' if arg.written else 'const '}{_C[arg.type]}* {arg.name}")
             given.append(arg.name)
-    return (f'extern "C" const char* emulated_{name}(int how, const unsigned* shape, {", ".join(taken)}) {{\n'
-            f"    static std::string said;\n"
-            f"    said = emulation::launch({{shape[0], shape[1], shape[2]}}, {{shape[3], shape[4], shape[5]}}, "
-            f"emulation::Order(how), [=] {{ {name}({', '.join(given)}); }});\n    return said.c_str();\n}}\n")
+    return (
+        f'extern "C" const char* emulated_{name}(int how, const unsigned* shape, {", ".join(taken)}) {{\n'
+        f"    static std::string said;\n"
+        f"    said = emulation::launch({{shape[0], shape[1], shape[2]}}, {{shape[3], shape[4], shape[5]}}, "
+        f"emulation::Order(how), [=] {{ {name}({', '.join(given)}); }});\n    return said.c_str();\n}}\n"
+    )
 
 
 def _build(file: str, double: bool) -> ctypes.CDLL:
@@ -67,8 +69,19 @@ def _build(file: str, double: bool) -> ctypes.CDLL:
             main, built = Path(scratch) / "main.cpp", Path(scratch) / "built.so"
             main.write_text(source)
             # no contraction of a*b+c: nvcc contracts too, but the tolerances here are those of plain arithmetic
-            options = ["-std=c++20", "-O1", "-shared", "-fPIC", "-Wno-narrowing", f"-DTILE_SIZE={TILE_SIZE}", "-I", str(here),
-                       "-I", str(folder), *(["-DGS_DOUBLE"] if double else [])]
+            options = [
+                "-std=c++20",
+                "-O1",
+                "-shared",
+                "-fPIC",
+                "-Wno-narrowing",
+                f"-DTILE_SIZE={TILE_SIZE}",
+                "-I",
+                str(here),
+                "-I",
+                str(folder),
+                *(["-DGS_DOUBLE"] if double else []),
+            ]
             done = subprocess.run([*compiler.command, *options, str(main), "-o", str(built)], capture_output=True, text=True)
             assert done.returncode == 0, done.stderr[-4000:]
             built.replace(target)

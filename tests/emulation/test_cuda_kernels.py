@@ -30,7 +30,17 @@ def bins_on_host(host: Host, projected, opacities: Tensor, camera, config: Raste
     """(tile_offsets, flatten_ids) by the kernels, with torch's stable sorts in between, as on a GPU."""
     order = torch.argsort(projected.depths, stable=True).to(torch.int32)
     v, view, rules = len(order), host.camera(camera, config), host.raster(config)
-    inputs = (view, rules, torch.finfo(host.dtype).eps, v, order, projected.means2d, projected.conics, projected.extents, opacities)
+    inputs = (
+        view,
+        rules,
+        torch.finfo(host.dtype).eps,
+        v,
+        order,
+        projected.means2d,
+        projected.conics,
+        projected.extents,
+        opacities,
+    )
     counts = torch.zeros(v, dtype=torch.int32)
     if v:
         host.launch("binning_count", blocks(v), (BLOCK,), *inputs, counts)
@@ -55,10 +65,24 @@ def test_projection_and_tile_lists(host, name, wide):
     p = want.projected
     got = [torch.full_like(t, math.nan) for t in (p.means2d, p.conics, p.depths, p.extents, p.compensations)]
     if n:
-        host.launch("project_fwd", blocks(n), (BLOCK,), host.camera(case.camera, config), host.raster(config), n, g.means, g.quats,
-                    g.scales, g.opacities, *got)
-    for title, ours, theirs in zip(("means2d", "conics", "depths", "extents", "compensations"), got,
-                                   (p.means2d, p.conics, p.depths, p.extents, p.compensations)):
+        host.launch(
+            "project_fwd",
+            blocks(n),
+            (BLOCK,),
+            host.camera(case.camera, config),
+            host.raster(config),
+            n,
+            g.means,
+            g.quats,
+            g.scales,
+            g.opacities,
+            *got,
+        )
+    for title, ours, theirs in zip(
+        ("means2d", "conics", "depths", "extents", "compensations"),
+        got,
+        (p.means2d, p.conics, p.depths, p.extents, p.compensations),
+    ):
         assert_close(title, ours, theirs, 1e-10, case.visible)
     detached = type(p)(*(t.detach() for t in (p.means2d, p.conics, p.depths, p.extents, p.compensations)))
     offsets, ids = bins_on_host(host, detached, want.splat_opacities.detach(), case.camera, config, wide)
@@ -71,14 +95,30 @@ def picture_on_host(host: Host, want, case, config: RasterConfig, background: Te
     camera, p = case.camera, want.projected
     h, w, n = camera.height, camera.width, len(case.params)
     splats = [t.detach().contiguous() for t in (p.means2d, p.conics, want.splat_opacities, want.splat_colors, p.depths)]
-    inputs = (host.camera(camera, config), host.raster(config), background, want.bins.tile_offsets, want.bins.flatten_ids, *splats)
+    inputs = (
+        host.camera(camera, config),
+        host.raster(config),
+        background,
+        want.bins.tile_offsets,
+        want.bins.flatten_ids,
+        *splats,
+    )
     image, T, depth = (torch.full((h, w, *tail), math.nan, dtype=host.dtype) for tail in ((3,), (), ()))
     last = torch.full((h, w), -7, dtype=torch.int32)
     grid, block = (camera.tiles[0] * camera.tiles[1],), (256,)
     host.launch("rasterize_fwd", grid, block, *inputs, image, T, depth, last)
     v = [noise((h, w, 3), 1), noise((h, w), 2), 0.1 * noise((h, w), 3)]
-    gradients = {name: torch.zeros(n, *tail, dtype=host.dtype) for name, tail in (
-        ("v_means2d", (2,)), ("v_conics", (3,)), ("v_opacities", ()), ("v_colors", (3,)), ("v_depths", ()), ("v_abs_means2d", (2,)))}
+    gradients = {
+        name: torch.zeros(n, *tail, dtype=host.dtype)
+        for name, tail in (
+            ("v_means2d", (2,)),
+            ("v_conics", (3,)),
+            ("v_opacities", ()),
+            ("v_colors", (3,)),
+            ("v_depths", ()),
+            ("v_abs_means2d", (2,)),
+        )
+    }
     host.launch("rasterize_bwd", grid, block, *inputs, T, last, *v, *gradients.values())
     return (image, T, depth, last), gradients
 
@@ -90,8 +130,21 @@ def test_rasterizer_in_every_mode(host, mode, smooth):
     check_picture(host, case, RasterConfig(alpha_gradient=mode, smooth_cutoff=smooth))
 
 
-@pytest.mark.parametrize("name", ["saturated", "depth_ties", "needles", "half_behind", "none_visible", "one_pixel_wide",
-                                  "not_a_tile_multiple", "exact_tiles", "stack_255", "stack_257"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "saturated",
+        "depth_ties",
+        "needles",
+        "half_behind",
+        "none_visible",
+        "one_pixel_wide",
+        "not_a_tile_multiple",
+        "exact_tiles",
+        "stack_255",
+        "stack_257",
+    ],
+)
 def test_rasterizer_on_edge_scenes(host, name):
     check_picture(host, scenes.EDGE_CASES[name](), RasterConfig())
 
@@ -114,15 +167,31 @@ def check_picture(host: Host, case, config: RasterConfig) -> None:
 @pytest.mark.parametrize("antialiased", [False, True])
 def test_projection_backward(host, antialiased):
     from render.stages.project import project
-    case, config = scenes.make_random(120, 53, 37, 8, off_center=0.3, aspect=1.3, overscan=0.6), RasterConfig(antialiased=antialiased)
+
+    case, config = (
+        scenes.make_random(120, 53, 37, 8, off_center=0.3, aspect=1.3, overscan=0.6),
+        RasterConfig(antialiased=antialiased),
+    )
     v = [noise(s, 10 + i) for i, s in enumerate(((120, 2), (120, 3), (120,), (120,)))]
     gaussians, tensors = scenes.leaves(case.gaussians())
     p = project(gaussians, case.camera, config, "reference")
     sum((a * b).sum() for a, b in zip((p.means2d, p.conics, p.depths, p.compensations), v, strict=True)).backward()
     got = {k: torch.full_like(tensors[k], math.nan).detach() for k in ("means", "quats", "scales")}
     g = case.gaussians()
-    host.launch("project_bwd", blocks(120), (BLOCK,), host.camera(case.camera, config), host.raster(config), 120, g.means, g.quats,
-                g.scales, p.extents, *v, *got.values())
+    host.launch(
+        "project_bwd",
+        blocks(120),
+        (BLOCK,),
+        host.camera(case.camera, config),
+        host.raster(config),
+        120,
+        g.means,
+        g.quats,
+        g.scales,
+        p.extents,
+        *v,
+        *got.values(),
+    )
     for name, ours in got.items():
         assert_close(name, ours, tensors[name].grad, 1e-10)
 
@@ -130,8 +199,12 @@ def test_projection_backward(host, antialiased):
 @pytest.mark.parametrize("degree", [0, 1, 2, 3])
 def test_harmonics(host, degree):
     from render.reference.sh import sh_to_colors
+
     case, config = scenes.make_random(70, 53, 37, 9), RasterConfig()
-    means, sh = case.params.means.clone().requires_grad_(), (torch.cat([case.params.sh0, case.params.shN], 1) * 3).requires_grad_()
+    means, sh = (
+        case.params.means.clone().requires_grad_(),
+        (torch.cat([case.params.sh0, case.params.shN], 1) * 3).requires_grad_(),
+    )
     want, v = sh_to_colors(means, sh, case.camera, degree), noise((70, 3), 3)
     want.backward(v)
     view = host.camera(case.camera, config)
@@ -139,7 +212,25 @@ def test_harmonics(host, degree):
     parts, colors = (sh0, 3, shN, 45), torch.full((70, 3), math.nan, dtype=torch.float64)
     host.launch("sh_fwd", blocks(70), (BLOCK,), view, 70, degree, means.detach(), *parts, None, colors)
     v_means, v_sh0, v_shN = (torch.full_like(t, math.nan) for t in (means.detach(), sh0, shN))
-    host.launch("sh_bwd", blocks(70), (BLOCK,), view, 70, degree, 16, means.detach(), *parts, None, colors, v, v_means, v_sh0, 3, v_shN, 45)
+    host.launch(
+        "sh_bwd",
+        blocks(70),
+        (BLOCK,),
+        view,
+        70,
+        degree,
+        16,
+        means.detach(),
+        *parts,
+        None,
+        colors,
+        v,
+        v_means,
+        v_sh0,
+        3,
+        v_shN,
+        45,
+    )
     assert_close("colors", colors, want, 1e-12)
     assert_close("v_sh", torch.cat([v_sh0, v_shN], 1), sh.grad, 1e-10)
     assert_close("v_means", v_means, torch.zeros_like(v_means) if degree == 0 else means.grad, 1e-10, degree > 0)
@@ -148,16 +239,20 @@ def test_harmonics(host, degree):
 @pytest.mark.parametrize("kind", ["l1_ssim", "mse"])
 def test_loss(host, kind):
     from render.reference.ssim import photometric_loss
+
     h, w = 21, 37
     target = noise((h, w, 3), 1).abs().clamp(max=1)
     image = (target + 0.1 * noise((h, w, 3), 2)).requires_grad_()
     loss, terms = photometric_loss(image, target, kind=kind)
     (3 * loss).backward()
-    taps = torch.exp(-torch.arange(WINDOW // 2 + 1, dtype=torch.float64) ** 2 / (2 * SIGMA**2))
+    taps = torch.exp(-(torch.arange(WINDOW // 2 + 1, dtype=torch.float64) ** 2) / (2 * SIGMA**2))
     window = taps / (taps[0] + 2 * taps[1:].sum())
     grid, block = (-(-w // 16), -(-h // 16), 3), (16, 16, 1)
     partials = torch.full((grid[0] * grid[1] * 3, 3), math.nan, dtype=torch.float64)
-    maps, v_image = torch.full((3, h, w, 3), math.nan, dtype=torch.float64), torch.full((h, w, 3), math.nan, dtype=torch.float64)
+    maps, v_image = (
+        torch.full((3, h, w, 3), math.nan, dtype=torch.float64),
+        torch.full((h, w, 3), math.nan, dtype=torch.float64),
+    )
     host.launch("ssim_fwd", grid, block, h, w, window, image.detach(), target, partials, maps)
     assert_close("terms", partials.sum(0) / image.numel(), terms, 1e-10)
     weights = (0.8, 0.0, -0.2) if kind == "l1_ssim" else (0.0, 1.0, 0.0)
@@ -169,6 +264,7 @@ def test_loss(host, kind):
 def test_activation_and_adam(host):
     from render.reference.adam import adam_step
     from render.stages.activate import activate
+
     case = scenes.make_random(37, 53, 37, 9)
     case.params.quats[3] = 0
     case.params.requires_grad_()
@@ -179,18 +275,36 @@ def test_activation_and_adam(host):
     got, back = [torch.full_like(t, math.nan) for t in raw], [torch.full_like(t, math.nan) for t in raw]
     host.launch("activate_fwd", blocks(37), (BLOCK,), 37, *raw, *got)
     host.launch("activate_bwd", blocks(37), (BLOCK,), 37, raw[0], got[1], got[2], *v, *back)
-    for name, ours, theirs, ours_v, theirs_v in zip(("quats", "scales", "opacities"), got, (g.quats, g.scales, g.opacities), back,
-                                                    (case.params.quats, case.params.log_scales, case.params.logit_opacities)):
+    for name, ours, theirs, ours_v, theirs_v in zip(
+        ("quats", "scales", "opacities"),
+        got,
+        (g.quats, g.scales, g.opacities),
+        back,
+        (case.params.quats, case.params.log_scales, case.params.logit_opacities),
+    ):
         assert_close(name, ours, theirs, 1e-12)
         assert_close("v_" + name, ours_v, theirs_v.grad, 1e-10)
     a, b = noise((101, 3), 1), noise((101, 3), 1)
     moments = [[torch.zeros_like(a) for _ in range(2)] for _ in range(2)]
     seen = (noise((101, 2), 5) > 0).double()
     for step in range(1, 5):
-        gradient, scalars = noise((101, 3), step + 1), (0.03 / (1 - 0.9**step), 0.9, 0.999, 1 / math.sqrt(1 - 0.999**step), 1e-15)
+        gradient, scalars = (
+            noise((101, 3), step + 1),
+            (0.03 / (1 - 0.9**step), 0.9, 0.999, 1 / math.sqrt(1 - 0.999**step), 1e-15),
+        )
         adam_step(b, gradient, *moments[1], step=step, lr=0.03, eps=1e-15)
-        host.launch("adam_step", blocks(303), (BLOCK,), 303, a.view(-1), gradient.view(-1), *(m.view(-1) for m in moments[0]), *scalars,
-                    seen, 3)
+        host.launch(
+            "adam_step",
+            blocks(303),
+            (BLOCK,),
+            303,
+            a.view(-1),
+            gradient.view(-1),
+            *(m.view(-1) for m in moments[0]),
+            *scalars,
+            seen,
+            3,
+        )
     visible = seen[:, 0] > 0
     assert visible.any() and not visible.all()
     assert_close("param", a[visible], b[visible], 1e-12)
@@ -201,13 +315,15 @@ def test_the_emulation_reports_a_divergent_barrier(host, tmp_path, monkeypatch):
     """The tool itself can fail: a kernel whose halves wait at different barriers, and one that races on shared memory."""
     from render.backends import compile
     from render.backends.signatures import CUDA_KERNELS, parse
+
     (tmp_path / "bad.cu").write_text(
         '#include "common.h"\n'
         'extern "C" __global__ void bad_barrier(int n, Real* out) {\n'
         "    if (threadIdx.x < 32) { __syncthreads(); out[0] = 1; } else { out[1] = 2; __syncthreads(); }\n}\n"
         'extern "C" __global__ void bad_race(int n, Real* out) {\n'
         "    __shared__ Real box;\n    box = threadIdx.x;\n    out[threadIdx.x] = box;\n    __syncthreads();\n"
-        "    if (threadIdx.x == 0) out[0] = box;\n}\n")
+        "    if (threadIdx.x == 0) out[0] = box;\n}\n"
+    )
     for header in compile.source_folder().rglob("*.h"):
         to = tmp_path / header.relative_to(compile.source_folder())
         to.parent.mkdir(exist_ok=True)

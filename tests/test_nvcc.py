@@ -1,0 +1,55 @@
+"""Every CUDA kernel compiles for every architecture, float and double, without a warning; hot float kernels spill nothing."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from render.backends import compile
+from render.backends.signatures import CUDA_KERNELS
+from render.config import TILE_SIZE
+
+ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
+FILES = ("activate", "project", "sh", "binning", "rasterize", "ssim", "adam")
+NVCC = shutil.which("nvcc")
+pytestmark = pytest.mark.skipif(NVCC is None, reason="nvcc, the CUDA compiler, is not on the PATH")
+_ENTRY = re.compile(r"Compiling entry function '(\w+)' for 'sm_(\d+)\w*'")
+_SPILL = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED = re.compile(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?")
+
+
+def build(file: str, double: bool, out: str) -> list[tuple[str, int, int, int, int]]:
+    """(kernel, architecture, registers, spilled bytes, shared bytes) of each kernel in a .cu file."""
+    targets = [part for a in ARCHITECTURES for part in ("-gencode", f"arch=compute_{a},code=sm_{a}")]
+    macros = [f"-DTILE_SIZE={TILE_SIZE}", *(["-DGS_DOUBLE"] if double else [])]
+    command = [str(NVCC), "-std=c++17", "--threads", "2", *targets, "-Xptxas", "-v", "-Werror", "all-warnings", "-fatbin",
+               *macros, str(compile.source_folder() / f"{file}.cu"), "-o", out]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "warning" not in done.stderr.lower(), done.stderr[-3000:]
+    rows, kernel, arch, spilled = [], "", 0, 0
+    for line in done.stderr.splitlines():
+        if entry := _ENTRY.search(line):
+            kernel, arch = entry[1], int(entry[2])
+        elif spill := _SPILL.search(line):
+            spilled = int(spill[1]) + int(spill[2])
+        elif used := _USED.search(line):
+            rows.append((kernel, arch, int(used[1]), spilled, int(used[2] or 0)))
+    return rows
+
+
+@pytest.mark.parametrize("double", [False, True], ids=["float", "double"])
+def test_all_kernels_compile_everywhere_and_hot_ones_do_not_spill(double, tmp_path, capsys):
+    rows = [row for file in FILES for row in build(file, double, str(tmp_path / f"{file}.fatbin"))]
+    assert {(kernel, arch) for kernel, arch, *_ in rows} == {(k, a) for k in CUDA_KERNELS for a in ARCHITECTURES}
+    with capsys.disabled():
+        print(f"\n{'double' if double else 'float'} kernels: registers (spilled bytes) by architecture, shared memory")
+        for kernel in CUDA_KERNELS:
+            mine = sorted(row[1:] for row in rows if row[0] == kernel)
+            cells = "  ".join(f"sm_{a} {r:3d} ({s})" for a, r, s, _ in mine)
+            print(f"  {kernel:18s} {cells}  {max(row[3] for row in mine)} B")
+    if not double:
+        assert not [row for row in rows if row[3]], "a float kernel spills registers"

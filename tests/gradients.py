@@ -23,7 +23,7 @@ def central_difference(f: Callable[[], Tensor], tensor: Tensor, index: int, eps:
 
 def assert_gradients(f: Callable[[], Tensor], tensors: dict[str, Tensor], *, eps: float = 1e-6, tolerance: float = 1e-5,
                      samples: int = 24, zero: Iterable[str] = ()) -> dict[str, Tensor]:
-    """Every tensor's gradient of the scalar f() must be non-zero (except those named in `zero`) and agree with central
+    """N09: every tensor's gradient of the scalar f() must be non-zero (except those named in `zero`) and agree with central
     differences in up to `samples` entries, within tolerance * max|gradient|. Returns the gradients.
 
     The largest entries are always among the samples; the rest are drawn with a fixed seed.

@@ -163,7 +163,7 @@ def test_initial_points_by_ply_file_path_or_beside_the_json(tmp_path):
     assert open_scene(tmp_path).points is None
 
 
-def test_masks_and_depths_are_not_used_and_that_is_said(tmp_path):
+def test_D21_masks_and_depths_are_not_used_and_that_is_said(tmp_path):
     edit_frame(transforms_scene(tmp_path), 0, mask_path="m.png", depth_file_path="d.png")
     scene = open_scene(tmp_path)
     assert said(scene, "masks of 1 images are not used") and said(scene, "depth maps of 1 images are not used")

@@ -247,7 +247,7 @@ def test_scale_is_held_between_one_and_two() -> None:
 
 
 # ------------------------------------------------------------------------------------------- pictures
-def test_G06_only_sound_pictures_reach_the_toolkit() -> None:
+def test_G06_G25_only_sound_pictures_reach_the_toolkit() -> None:
     good = np.zeros((6, 8, 4), np.float32)
     assert checked(good) is good
     for bad in (good[:, :, :3], good[::-1], good.astype(np.uint8), good.astype(np.float64), np.zeros((0, 8, 4), np.float32)):

@@ -122,7 +122,7 @@ def test_keys_reach_their_actions(window: Window) -> None:
     window.wait_for(f"shell.preferences.frusta is {not shown}")
 
 
-def test_open_dialog_takes_the_keyboard_and_checks_the_path(window: Window, tmp_path: Path) -> None:
+def test_G24_open_dialog_takes_the_keyboard_and_checks_the_path(window: Window, tmp_path: Path) -> None:
     """Letters typed into the field are no shortcuts; a wrong path is said there; a right one is opened (D06: ä, blanks)."""
     folder = tmp_path / "a folder named ä"
     folder.mkdir()

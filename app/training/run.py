@@ -17,6 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 from app.config import TrainConfig
@@ -28,7 +29,7 @@ from app.training.arrays import to_arrays
 from app.training.backend import ready_backend, set_threads, usable_cores
 from app.training.evaluate import Evaluation, evaluate
 from app.training.memory import peak_rss_bytes
-from app.training.trainer import StepReport, Trainer
+from app.training.trainer import StepReport, Trainer, TrainingStopped
 
 SMOOTHING = 0.05
 """Share of the newest step in the loss and PSNR that the bar shows: single views differ by several dB."""
@@ -76,9 +77,16 @@ def say(sentence: str) -> None:
 
 
 def save_point_cloud(trainer: Trainer, out: Path) -> tuple[Path, int]:
-    """Write point_cloud/iteration_N/point_cloud.ply; returns it and how many non-finite rows were left out (C06)."""
+    """Write point_cloud/iteration_N/point_cloud.ply; returns it and how many non-finite rows were left out (C06).
+
+    Raises TrainingStopped when no Gaussian is finite: culled ones leave loss and gradients finite, so only here it shows.
+    """
     path = out / "point_cloud" / f"iteration_{trainer.iteration}" / "point_cloud.ply"
-    return path, write_gaussians(path, to_arrays(trainer.params))
+    arrays = to_arrays(trainer.params)
+    if len(arrays.means) and not np.isfinite(arrays.means).all(axis=1).any():
+        raise TrainingStopped(f"No Gaussian is finite at iteration {trainer.iteration}, so nothing is saved: "
+                              "train again with lower learning rates (--means_lr and the others).")
+    return path, write_gaussians(path, arrays)
 
 
 @contextmanager

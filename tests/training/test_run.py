@@ -148,6 +148,15 @@ def test_ctrl_c_waits_for_the_end_of_a_step_and_a_second_one_does_not():
 
 # ------------------------------------------------------------------ refusals
 
+def test_a_run_that_leaves_no_finite_gaussian_is_an_error_and_saves_nothing(tmp_path):
+    """Culled Gaussians keep the loss finite, so the guard of the gradients does not see them go."""
+    config = TrainConfig(iterations=6, sh_degree=0, means_lr=1e300, means_lr_final=1e300,
+                         densify=DensifyConfig(strategy="none"))
+    with pytest.raises(TrainingStopped, match="No Gaussian is finite at iteration 6.*lower learning rates"):
+        train_headless(make_scene(), config, tmp_path / "out", backend="cpu", threads=1, quiet=True)
+    assert not list((tmp_path / "out").rglob("*.ply"))
+
+
 def test_an_output_that_cannot_be_written_is_refused_before_anything_is_computed(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("x")
     with pytest.raises(SceneError, match=r"file.*cannot be written.*choose another folder with -m"):

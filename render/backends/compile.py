@@ -127,7 +127,7 @@ def _key(compiler: Compiler, options: list[str], folder: Path) -> str:
 _build_lock = threading.Lock()
 
 
-def library_file(double: bool, progress: Progress | None = None) -> Path:
+def built_library(double: bool, progress: Progress | None = None) -> Path:
     """The compiled kernels, building them when this source, compiler and CPU have none yet.
 
     Raises CompileError when there is no compiler or it fails. Other processes may build at the same time: each writes

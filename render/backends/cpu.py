@@ -99,7 +99,7 @@ def _scan(kernel: str, arguments: tuple[Arg, ...], values: tuple[Any, ...]) -> N
 def _load(double: bool, progress: compile.Progress | None) -> ctypes.CDLL:
     """The compiled library; one that cannot be loaded is deleted and built once more. Raises CompileError after that."""
     for last in (False, True):
-        path = compile.library_file(double, progress)
+        path = compile.built_library(double, progress)
         try:
             return ctypes.CDLL(str(path))
         except OSError as error:

@@ -58,7 +58,7 @@ def test_no_compiler_is_one_sentence_and_auto_falls_back(monkeypatch, tmp_path):
         with pytest.raises(ValueError, match="install g\\+\\+"):
             resolve_backend("cpu")
         with pytest.raises(compile.CompileError, match="install g\\+\\+"):
-            compile.library_file(False)
+            compile.built_library(False)
     finally:
         compile._find.cache_clear()
 
@@ -71,7 +71,7 @@ def test_a_failing_compiler_shows_what_it_said(monkeypatch, tmp_path):
     monkeypatch.setenv("SPLATSCOPE_CACHE", str(tmp_path / "cache"))
     said = []
     with pytest.raises(compile.CompileError, match="cannot do this"):
-        compile.library_file(False, said.append)
+        compile.built_library(False, said.append)
     assert "Compiling" in said[0]
     assert not list((tmp_path / "cache").iterdir()), "nothing half-built stays behind"
 
@@ -92,7 +92,7 @@ def test_an_interrupted_compilation_ends_at_once_with_all_that_it_started(monkey
             raise KeyboardInterrupt
     begun = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        compile.library_file(False, close)
+        compile.built_library(False, close)
     assert time.monotonic() - begun < 30.0
     assert not list((tmp_path / "cache").iterdir())
     for pid in (tmp_path / "started").read_text().split():
@@ -150,7 +150,7 @@ def test_two_processes_may_build_at_once(tmp_path):
     """Each builds a file of its own and renames it into place; both then work."""
     code = "import torch; from render.backends import cpu; cpu.prepare(); print(cpu.kernels(torch.float32).chunks)"
     script = tmp_path / "c++"  # a stand-in compiler: copies the library that is already built
-    built = compile.library_file(False)
+    built = compile.built_library(False)
     script.write_text(f'#!/bin/sh\n[ "$1" = --version ] && {{ echo copy 1; exit 0; }}\nwhile [ "$1" != -o ]; do shift; done\n'
                       f'cp "{built}" "$2"\n')
     script.chmod(0o755)
@@ -164,7 +164,7 @@ def test_two_processes_may_build_at_once(tmp_path):
 
 
 def test_a_damaged_library_is_built_once_more_and_one_that_never_loads_is_one_sentence(tmp_path, monkeypatch):
-    built = compile.library_file(False)
+    built = compile.built_library(False)
     script = tmp_path / "c++"  # a stand-in compiler: copies what COPY names
     script.write_text('#!/bin/sh\n[ "$1" = --version ] && { echo copy 2; exit 0; }\nwhile [ "$1" != -o ]; do shift; done\n'
                       'cp "$COPY" "$2"\n')
@@ -174,7 +174,7 @@ def test_a_damaged_library_is_built_once_more_and_one_that_never_loads_is_one_se
     monkeypatch.setenv("COPY", str(script))
     with pytest.raises(compile.CompileError, match="cannot be loaded.*SPLATSCOPE_CACHE"):
         cpu.Kernels(torch.float32)
-    compile.library_file(False).write_bytes(b"half a library")
+    compile.built_library(False).write_bytes(b"half a library")
     monkeypatch.setenv("COPY", str(built))
     assert cpu.Kernels(torch.float32).chunks == 16
 

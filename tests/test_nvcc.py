@@ -9,11 +9,10 @@ import subprocess
 import pytest
 
 from render.backends import compile
-from render.backends.signatures import CUDA_KERNELS
+from render.backends.signatures import CUDA_FILES, CUDA_KERNELS
 from render.config import TILE_SIZE
 
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
-FILES = ("activate", "project", "sh", "binning", "rasterize", "ssim", "adam")
 NVCC = shutil.which("nvcc")
 pytestmark = pytest.mark.skipif(NVCC is None, reason="nvcc, the CUDA compiler, is not on the PATH")
 _ENTRY = re.compile(r"Compiling entry function '(\w+)' for 'sm_(\d+)\w*'")
@@ -43,7 +42,7 @@ def build(file: str, double: bool, out: str) -> list[tuple[str, int, int, int, i
 
 @pytest.mark.parametrize("double", [False, True], ids=["float", "double"])
 def test_all_kernels_compile_everywhere_and_hot_ones_do_not_spill(double, tmp_path, capsys):
-    rows = [row for file in FILES for row in build(file, double, str(tmp_path / f"{file}.fatbin"))]
+    rows = [row for file in CUDA_FILES for row in build(file, double, str(tmp_path / f"{file}.fatbin"))]
     assert {(kernel, arch) for kernel, arch, *_ in rows} == {(k, a) for k in CUDA_KERNELS for a in ARCHITECTURES}
     with capsys.disabled():
         print(f"\n{'double' if double else 'float'} kernels: registers (spilled bytes) by architecture, shared memory")

@@ -104,6 +104,13 @@ CUDA_KERNELS: dict[str, tuple[Arg, ...]] = {name: parse(text) for name, text in 
     "sh_bwd": "camera, N:i32, degree:i32, total:i32, means[N 3], sh0~[N _ 3], stride0:i32, shN~[N _ 3], strideN:i32,"
               " extents?[N 2], colors[N 3], v_colors[N 3] -> v_means[N 3], v_sh0~[N _ 3], v_stride0:i32, v_shN~[N _ 3],"
               " v_strideN:i32",
+    "gaussian_fwd": "camera, raster, N:i32, degree:i32, rest:i32, means[N 3], quats[N 4], log_scales[N 3], logit_opacities[N],"
+                    " sh0[N 1 3], shN[N K 3] -> means2d[N 2], conics[N 3], depths[N], extents[N 2], compensations[N],"
+                    " colors[N 3], opacities_eff[N]",
+    "gaussian_bwd": "camera, raster, N:i32, degree:i32, rest:i32, means[N 3], quats[N 4], log_scales[N 3], logit_opacities[N],"
+                    " shN[N K 3], extents[N 2], colors[N 3], v_means2d[N 2], v_conics[N 3], v_depths?[N], v_colors[N 3],"
+                    " v_opacities_eff[N] -> v_means[N 3], v_quats[N 4], v_log_scales[N 3], v_logit_opacities[N],"
+                    " v_sh0[N 1 3], v_shN?[N K 3]",
     "binning_count": _LIST + " -> counts[V]:i32",
     "binning_emit16": _LIST + ", offsets[V]:i64 -> tiles[M]:i16, ids[M]:i32",
     "binning_emit32": _LIST + ", offsets[V]:i64 -> tiles[M]:i32, ids[M]:i32",
@@ -120,6 +127,12 @@ CUDA_KERNELS: dict[str, tuple[Arg, ...]] = {name: parse(text) for name, text in 
                  " rsqrt_bias2:f64, eps:f64, extents?[_ 2], row:i32",
 }.items()}
 """Kernels of the .cu files. Launch shapes are the launcher's business; arrays that kernels add to arrive zeroed."""
+CUDA_FILES = ("activate", "project", "sh", "gaussian", "binning", "rasterize", "ssim", "adam")
+
+
+def cuda_file(kernel: str) -> str:
+    """The .cu file a kernel stands in, without .cu: the longest of CUDA_FILES that the kernel's name begins with."""
+    return max((file for file in CUDA_FILES if kernel.startswith(f"{file}_")), key=len, default=kernel.split("_")[0])
 
 
 def camera_struct(real: Any) -> type[ctypes.Structure]:

@@ -18,11 +18,18 @@ import torch
 from torch import Tensor
 
 from render.backends import compile
-from render.backends.signatures import CUDA_KERNELS, Arg, camera_struct, camera_values, raster_struct, raster_values
+from render.backends.signatures import (
+    CUDA_KERNELS,
+    Arg,
+    camera_struct,
+    camera_values,
+    cuda_file,
+    raster_struct,
+    raster_values,
+)
 from render.config import TILE_SIZE, RasterConfig
 from render.types import Camera
 
-FILES = ("activate", "project", "sh", "binning", "rasterize", "ssim", "adam")
 ORDERS = 3
 _C = {"real": "Real", "u8": "unsigned char", "i16": "short", "i32": "int", "i64": "int64", "f64": "double"}
 _CTYPES = {"i32": ctypes.c_int, "i64": ctypes.c_longlong, "f64": ctypes.c_double, "real": ctypes.c_double}
@@ -104,7 +111,7 @@ class Host:
         return self._raster(**raster_values(config))
 
     def _function(self, name: str) -> Any:
-        file = name.split("_")[0]
+        file = cuda_file(name)
         if file not in self._files:
             self._files[file] = _build(file, self.double)
         function = getattr(self._files[file], f"emulated_{name}")

@@ -261,8 +261,7 @@ def test_loss(host, kind):
     assert_close("v_image", v_image, image.grad, 1e-10)
 
 
-def test_activation_and_adam(host):
-    from render.reference.adam import adam_step
+def test_activation(host):
     from render.stages.activate import activate
 
     case = scenes.make_random(37, 53, 37, 9)
@@ -284,31 +283,32 @@ def test_activation_and_adam(host):
     ):
         assert_close(name, ours, theirs, 1e-12)
         assert_close("v_" + name, ours_v, theirs_v.grad, 1e-10)
-    a, b = noise((101, 3), 1), noise((101, 3), 1)
-    moments = [[torch.zeros_like(a) for _ in range(2)] for _ in range(2)]
-    seen = (noise((101, 2), 5) > 0).double()
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("row", [1, 3, 45])
+def test_adam(host, row, sparse):
+    """Four steps; with extents, rows of unseen Gaussians keep parameter and moments, whatever their gradient is."""
+    from render.reference.adam import adam_step
+
+    n = 53
+    ours, theirs = ([noise((n, row), 1), noise((n, row), 2), noise((n, row), 3).abs()] for _ in range(2))
+    seen = noise((n,), 5) > 0
+    extents = torch.where(seen[:, None], noise((n, 2), 6).abs() + 0.1, 0.0) if sparse else None
+    assert seen.any() and not seen.all()
     for step in range(1, 5):
-        gradient, scalars = (
-            noise((101, 3), step + 1),
-            (0.03 / (1 - 0.9**step), 0.9, 0.999, 1 / math.sqrt(1 - 0.999**step), 1e-15),
-        )
-        adam_step(b, gradient, *moments[1], step=step, lr=0.03, eps=1e-15)
-        host.launch(
-            "adam_step",
-            blocks(303),
-            (BLOCK,),
-            303,
-            a.view(-1),
-            gradient.view(-1),
-            *(m.view(-1) for m in moments[0]),
-            *scalars,
-            seen,
-            3,
-        )
-    visible = seen[:, 0] > 0
-    assert visible.any() and not visible.all()
-    assert_close("param", a[visible], b[visible], 1e-12)
-    assert torch.equal(a[~visible], noise((101, 3), 1)[~visible]), "rows of unseen Gaussians stand still"
+        gradient = noise((n, row), step + 10)
+        if sparse:
+            gradient[~seen] = math.nan
+        adam_step(theirs[0], gradient, *theirs[1:], step=step, lr=0.03, eps=1e-15, extents=extents)
+        scalars = (0.03 / (1 - 0.9**step), 0.9, 0.999, 1 / math.sqrt(1 - 0.999**step), 1e-15)
+        flat = [t.view(-1) for t in (ours[0], gradient, *ours[1:])]
+        host.launch("adam_step", blocks(n * row), (BLOCK,), n * row, *flat, *scalars, extents, row)
+    for name, got, want, seed in zip(("param", "exp_avg", "exp_avg_sq"), ours, theirs, (1, 2, 3)):
+        before = noise((n, row), seed).abs() if seed == 3 else noise((n, row), seed)
+        assert not torch.equal(want[seen], before[seen])
+        assert_close(name, got, want, 1e-12)
+        assert torch.equal(got[~seen], before[~seen]) == sparse, f"{name}: rows of unseen Gaussians stand still"
 
 
 def test_the_emulation_reports_a_divergent_barrier(host, tmp_path, monkeypatch):

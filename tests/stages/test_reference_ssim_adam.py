@@ -91,3 +91,19 @@ def test_adam_leaves_rows_without_gradient_history_where_they_are():
     assert param[0] == 1 and math.isfinite(param[1].item())
     with pytest.raises(ValueError, match="counts steps from 1"):
         adam_step(param, param, m, v, step=0, lr=0.1, eps=1e-15)
+
+
+def test_adam_with_extents_updates_seen_rows_only():
+    """Seen rows as if they stood alone; the others keep parameter and moments although they have momentum and a gradient."""
+    rng = torch.Generator().manual_seed(1)
+    param, gradient, m, v = (torch.randn(9, 2, 3, generator=rng, dtype=torch.float64) for _ in range(4))
+    v = v.abs()
+    extents = torch.tensor([[2.0, 1.0], [0.0, 0.0]], dtype=torch.float64).repeat(5, 1)[:9]
+    before = [t.clone() for t in (param, m, v)]
+    alone = [t[::2].clone() for t in (param, gradient, m, v)]
+    gradient[1::2] = math.nan
+    adam_step(param, gradient, m, v, step=3, lr=0.03, eps=1e-15, extents=extents)
+    adam_step(*alone, step=3, lr=0.03, eps=1e-15)
+    for got, old, want in zip((param, m, v), before, (alone[0], *alone[2:])):
+        assert torch.equal(got[::2], want) and not torch.equal(got[::2], old[::2])
+        assert torch.equal(got[1::2], old[1::2])

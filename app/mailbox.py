@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -43,14 +44,20 @@ class Latest(Generic[T]):
 
 
 class Fifo(Generic[T]):
-    """First in, first out; nothing is lost. `wait` blocks until something is there or the time is over."""
+    """First in, first out; nothing is lost. `wait` blocks until something is there or the time is over.
 
-    def __init__(self, signal: threading.Event | None = None) -> None:
+    `noticed` is called with each value, by the thread that puts it, once it can be read.
+    """
+
+    def __init__(self, signal: threading.Event | None = None, noticed: Callable[[T], None] | None = None) -> None:
         self._queue: queue.SimpleQueue[T] = queue.SimpleQueue()
         self._signal = signal
+        self._noticed = noticed
 
     def put(self, value: T) -> None:
         self._queue.put(value)
+        if self._noticed is not None:
+            self._noticed(value)
         if self._signal is not None:
             self._signal.set()
 

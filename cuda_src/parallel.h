@@ -96,8 +96,19 @@ class Pool {
     int wanted_ = 0, asleep_ = 0;
 };
 
+// Where the calling thread finds whether its work is to be given up (render/interrupt.py); null = it never is.
+inline thread_local const int32_t* interrupt_request = nullptr;
+
+// Pool::run for kernels of one pass: after a request the jobs that are left do nothing, and the launch raises in Python.
+template <class F> void parallel_jobs(int64_t jobs, F&& fn) {
+    const int32_t* request = interrupt_request;
+    Pool::get().run(jobs, [&, request](int64_t j) {
+        if (!request || !__atomic_load_n(request, __ATOMIC_RELAXED)) fn(j);
+    });
+}
+
 // fn(begin, end) over fixed-size pieces of [0, n).
 template <class F> void parallel_ranges(int64_t n, int64_t piece, F&& fn) {
     const int64_t jobs = (n + piece - 1) / piece;
-    Pool::get().run(jobs, [&](int64_t j) { fn(j * piece, std::min(n, (j + 1) * piece)); });
+    parallel_jobs(jobs, [&](int64_t j) { fn(j * piece, std::min(n, (j + 1) * piece)); });
 }

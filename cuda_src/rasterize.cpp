@@ -38,7 +38,7 @@ GS_KERNEL void rasterize_fwd(const CameraArgs* camera, const RasterArgs* raster,
     const CameraArgs c = *camera;
     const RasterArgs ra = *raster;
     const Lists lists{tile_offsets, flatten_ids, nullptr, rows, reinterpret_cast<const Record*>(records)};
-    Pool::get().run(int64_t(c.tiles_x) * c.tiles_y, [&](int64_t tile) {
+    parallel_jobs(int64_t(c.tiles_x) * c.tiles_y, [&](int64_t tile) {
         const Tile t = tile_at(c, tile_offsets, tile);
         ForwardState s;
         dispatch(ra.smooth_cutoff, depths != nullptr, false, [&](auto smooth, auto with_depth, auto) {
@@ -68,7 +68,7 @@ GS_KERNEL void rasterize_count(const CameraArgs* camera, const RasterArgs* raste
     const CameraArgs c = *camera;
     const RasterArgs ra = *raster;
     const Lists lists{tile_offsets, flatten_ids, nullptr, rows, reinterpret_cast<const Record*>(records)};
-    Pool::get().run(int64_t(c.tiles_x) * c.tiles_y, [&](int64_t tile) {
+    parallel_jobs(int64_t(c.tiles_x) * c.tiles_y, [&](int64_t tile) {
         const Tile t = tile_at(c, tile_offsets, tile);
         ForwardState s;
         s.visited = 0;
@@ -111,7 +111,7 @@ GS_KERNEL void rasterize_bwd(const CameraArgs* camera, const RasterArgs* raster,
     const CameraArgs c = *camera;
     const RasterArgs ra = *raster;
     const Lists lists{tile_offsets, flatten_ids, emit_ids, rows, reinterpret_cast<const Record*>(records)};
-    Pool::get().run(int64_t(c.tiles_x) * c.tiles_y, [&](int64_t tile) {
+    parallel_jobs(int64_t(c.tiles_x) * c.tiles_y, [&](int64_t tile) {
         const Tile t = tile_at(c, tile_offsets, tile);
         if (t.begin == t.end) return;
         BackwardState s;

@@ -63,7 +63,7 @@ GS_KERNEL void ssim_fwd(int height, int width, const Real* image, const Real* ta
     const Grid g(height, width);
     const Window k;
     const int64_t plane = int64_t(g.H) * g.W3;
-    Pool::get().run(g.blocks(), [&](int64_t block) {
+    parallel_jobs(g.blocks(), [&](int64_t block) {
         const int x0 = int(block % g.across) * COLUMNS, y0 = int(block / g.across) * ROWS;
         thread_local Strip<5> strip;
         alignas(64) Line x, y, xx, yy, xy;
@@ -123,7 +123,7 @@ GS_KERNEL void ssim_bwd(int height, int width, const Real* image, const Real* ta
     const int64_t plane = int64_t(g.H) * g.W3;
     const Vec l1 = vsplat(Real(w_l1)), mse = vsplat(Real(2 * w_mse)), ws = vsplat(Real(w_ssim)), zero = vsplat(0);
     const bool structural = maps && w_ssim != 0;
-    Pool::get().run(g.blocks(), [&](int64_t block) {
+    parallel_jobs(g.blocks(), [&](int64_t block) {
         const int x0 = int(block % g.across) * COLUMNS, y0 = int(block / g.across) * ROWS;
         thread_local Strip<3> strip;
         alignas(64) Line line;

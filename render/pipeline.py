@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from render import interrupt
 from render.backends import cpu
 from render.config import BACKENDS, RasterConfig
 from render.reference.rasterize import count_contributors
@@ -63,5 +64,6 @@ def render(gaussians: Gaussians, camera: Camera, config: RasterConfig, *, backgr
 def contributors(output: RenderOutput, camera: Camera, config: RasterConfig, backend: str) -> Tensor:
     """[H,W] int32: how many Gaussians blend into each pixel."""
     if backend == "reference":
-        return count_contributors(output.projected, output.splat_opacities, output.bins, camera, config)
+        return count_contributors(output.projected, output.splat_opacities, output.bins, camera, config,
+                                  interrupt.check)
     return count_cpu(output.projected, output.splat_opacities, output.splat_colors, output.bins, camera, config)

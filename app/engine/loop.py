@@ -23,14 +23,17 @@ from app.engine.publish import Publisher
 from app.engine.settings import EngineSettings
 from app.engine.view import Viewer
 from app.mailbox import Fifo, Latest
-from app.messages import Command, EngineFailed, Event, Notice, SavePly, Snapshot, ViewRequest
+from app.messages import Command, EngineFailed, Event, Notice, SavePly, Select, SetOption, Snapshot, ViewRequest
 from app.training.backend import set_threads
+from render import interrupt
 
 if TYPE_CHECKING:
     from app.engine.model import Model
 
 JOIN_SECONDS = 30.0
-"""How long close() waits for a step that runs; a step on the reference renderer may take seconds."""
+"""How long close() waits for what cannot be given up: an optimiser step, a densification, a file that is written."""
+PATIENT = (SavePly, Select, SetOption)
+"""Commands that wait for the step or the picture under way; sliders send many. All others end it."""
 
 
 class Engine:
@@ -41,7 +44,8 @@ class Engine:
 
     def __init__(self, config: TrainConfig | None = None, settings: EngineSettings | None = None) -> None:
         self.signal = threading.Event()
-        self.commands: Fifo[Command] = Fifo(self.signal)
+        self.interrupt = interrupt.Request()
+        self.commands: Fifo[Command] = Fifo(self.signal, self._sent)
         self.view_requests: Latest[ViewRequest] = Latest(self.signal)
         self.news = threading.Event()            # set with every event and snapshot, for readers that sleep
         self.events: Fifo[Event] = Fifo(self.news)
@@ -92,6 +96,7 @@ class Engine:
         """Ask the thread to end after what it is doing now. Returns at once."""
         self.stopping.set()
         self.signal.set()
+        self.interrupt.make()
 
     def close(self, timeout: float = JOIN_SECONDS) -> bool:
         """stop() and wait for the thread to end; False when it has not ended within `timeout` seconds (G14)."""
@@ -105,6 +110,11 @@ class Engine:
         deadline = time.monotonic() + timeout
         for background in self.backgrounds:
             background.join(max(0.0, deadline - time.monotonic()))
+
+    def _sent(self, command: Command) -> None:
+        """In the thread of the sender: a user who waits ends the work that may be given up; it is done again later."""
+        if not isinstance(command, PATIENT):
+            self.interrupt.make()
 
     # ------------------------------------------------------------------ said to the user
 
@@ -138,6 +148,7 @@ class Engine:
     # ------------------------------------------------------------------ the thread
 
     def _run(self) -> None:
+        interrupt.listen(self.interrupt)
         self.jobs.add(work.prepare(self))
         try:
             while not self.stopping.is_set():
@@ -152,10 +163,14 @@ class Engine:
 
     def turn(self) -> None:
         """One round. Nothing in it waits, and what it does not finish it takes up in the next round."""
-        self.signal.clear()   # before reading: what arrives from here on ends the next rest
+        self.signal.clear()   # before reading: what arrives from here on ends the next rest, or the work of this turn
+        self.interrupt.clear()
+        done = self.commands_done
         self._take_commands()
         if self.stopping.is_set():
             return
+        if self.commands_done > done:
+            self.publisher.publish()   # the user sees the answer before the next picture is begun
         self.viewer.poll()
         self.share_threads()
         self.jobs.advance(self.clock)
@@ -163,6 +178,8 @@ class Engine:
         if due is not None and due <= self.clock():
             try:
                 self.viewer.draw()
+            except interrupt.Interrupted:
+                return
             except Exception as error:  # noqa: BLE001 - shown to the user
                 self.fail("Drawing the view", error)
         self.publisher.publish_if_due()
@@ -230,20 +247,19 @@ class Engine:
         begun = self.clock()
         try:
             report = trainer.step()
-        except TrainingStopped as error:
-            self.running, self.steps_left = False, None
-            self.notice(str(error), "error", aloud=True)
+        except interrupt.Interrupted:   # nothing has changed; if training goes on, the step is taken again
             return
-        except (SceneError, OSError) as error:   # a photograph that cannot be decoded
+        except (TrainingStopped, SceneError, OSError) as error:   # the latter: a photograph that cannot be decoded
             self.running, self.steps_left = False, None
             self.notice(str(error), "error", aloud=True)
             return
         except Exception as error:  # noqa: BLE001 - shown to the user
             self.fail(f"Training step {trainer.iteration + 1}", error)
+            self.model.moved()
             return
         finally:
             self.say_notices()
-            self.model.moved()
+        self.model.moved()
         self._stepped(report, self.clock() - begun)
 
     def _stepped(self, report: Any, seconds: float) -> None:

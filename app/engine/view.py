@@ -10,6 +10,7 @@ import numpy as np
 from app.engine.crop import crop
 from app.engine.pacing import LEVELS
 from app.messages import Frame, Legend, ViewRequest
+from render import interrupt
 from render.types import Camera
 
 if TYPE_CHECKING:
@@ -98,7 +99,19 @@ class Viewer:
     # ------------------------------------------------------------------ drawing
 
     def draw(self) -> None:
-        """Draw what is due. Whatever happens, the request counts as served, so that an error is not repeated."""
+        """Draw what is due. Whatever fails, the request counts as served, so that an error is not repeated.
+
+        Raises interrupt.Interrupted when the picture was given up; it is due again.
+        """
+        before = self._drawn, self._drawn_model
+        try:
+            with interrupt.interruptible():
+                self._draw()
+        except interrupt.Interrupted:
+            self._drawn, self._drawn_model = before
+            raise
+
+    def _draw(self) -> None:
         engine, request, model = self._engine, self.request, self._engine.model
         assert request is not None and model is not None
         if not self._changed() and not self._moved():
@@ -130,6 +143,8 @@ class Viewer:
         part = crop(camera, 0, work.row, camera.width, rows)
         try:
             work.rgb[work.row:work.row + rows] = self._picture(request, model, part).rgb
+        except interrupt.Interrupted:
+            raise   # this band comes again
         except Exception:
             self._refinement, self._given_up = None, self._drawn   # the coarse picture stays, the error is said once
             raise

@@ -15,6 +15,7 @@ from torch import Tensor
 from app.data.scene import View
 from app.training.trainer import Trainer, psnr_of
 from app.training.views import load_target
+from render import interrupt
 from render.stages.ssim import photometric_loss
 
 LPIPS_BACKBONE = "vgg16-397923af.pth"
@@ -97,7 +98,13 @@ def evaluation_job(trainer: Trainer, views: Sequence[View], *, with_lpips: bool 
         yield i / len(views), f"evaluating {view.name}"
         view.load()  # decoding has a turn of its own; the picture stays in the scene's cache
         yield (i + 0.5) / len(views), f"evaluating {view.name}"
-        scores.append(score_view(trainer, view, metric))
+        while True:
+            try:
+                with interrupt.interruptible():
+                    scores.append(score_view(trainer, view, metric))
+                break
+            except interrupt.Interrupted:   # somebody waits for the thread; the view is measured in a later turn
+                yield (i + 0.5) / len(views), f"evaluating {view.name}"
     return Evaluation(iteration, tuple(scores), missing)
 
 

@@ -28,7 +28,7 @@ from app.training.memory import available_bytes, default_cap
 from app.training.optimizer import Adam
 from app.training.rows import Rows
 from app.training.views import ViewOrder, load_target
-from render import pipeline, timing
+from render import interrupt, pipeline, timing
 from render.stages.activate import activate
 from render.stages.ssim import photometric_loss
 from render.types import PARAM_GROUPS, GaussianParams, Gaussians, GradientTap, RenderOutput
@@ -205,7 +205,8 @@ class Trainer:
     def step(self) -> StepReport:
         """Train on the next view (or the next `micro_batch` views).
 
-        Raises TrainingStopped, with nothing changed, when the loss or a gradient is not finite.
+        Raises TrainingStopped, with nothing changed, when the loss or a gradient is not finite, and
+        interrupt.Interrupted when the step was given up before the optimiser: the next one takes the same views.
         """
         # one backward thread: the tap is filled in order, and small graphs gain nothing from more
         with torch.autograd.set_multithreading_enabled(False), timing.step() as stage_ms:
@@ -214,42 +215,40 @@ class Trainer:
     def _step(self, stage_ms: dict[str, float]) -> StepReport:
         iteration = self.iteration + 1
         rows = self.state.rows
-        rows.drop("grad.")
-        rows.drop("tap.")
-        rows.drop("last.")
-        self.tap = None
         degree = self.schedule.sh_degree(iteration, math.isqrt(rows["shN"].shape[1] + 1) - 1)
         degree = min(degree, self.config.sh_degree)
-        views, terms = [], []
+        indices, views, terms = [], [], []
         try:
-            for _ in range(self.config.micro_batch):
-                seen, numbers = self._backward(self._order.next(), degree, iteration)
-                views.append(seen)
-                terms.append(numbers)
-        except BaseException:
+            with interrupt.interruptible():
+                for _ in range(self.config.micro_batch):
+                    indices.append(self._order.next())
+                    seen, numbers = self._backward(indices[-1], degree, iteration)
+                    views.append(seen)
+                    terms.append(numbers)
+        except BaseException as error:
             self._clear_gradients()  # of the views before the one that failed
+            if isinstance(error, interrupt.Interrupted):
+                self._order.put_back(indices)
             raise
         gradients = self._collect_gradients(degree)
-        self._guard(gradients, iteration)
+        self._guard(gradients, iteration, self.views[indices[-1]].name)
         for seen in views:
             self.strategy.after_backward(self.state, seen, self.config)
         self.state.optimizer.step(gradients, schedule.learning_rates(self.config, iteration, self.extent),
                                   eps=self.config.adam_eps, backend=self.backend)
         self._activated = None
         self.iteration = iteration
-        self._keep(views[-1], gradients)
+        self._keep(indices[-1], views[-1], gradients)
         record = self.strategy.after_step(self.state, iteration, self.config, self.schedule)
         if record is not None:
             self._densified(record)
         loss, l1, mse, ssim = (sum(column) / len(terms) for column in zip(*terms, strict=True))
         return StepReport(iteration, loss, psnr_of(mse), l1, ssim, len(rows),
-                          self.views[self.last_view_index or 0].name, record.event if record else None,
-                          stage_ms)
+                          self.views[indices[-1]].name, record.event if record else None, stage_ms)
 
     def _backward(self, index: int, degree: int, iteration: int) -> tuple[ViewGradients, tuple[float, ...]]:
         """Render one view and send its loss backward; gradients add up in the parameters' .grad."""
         view, config = self.views[index], self.config
-        self.last_view_index, self.last_camera = index, view.camera
         background = self.background
         tap = GradientTap(absolute=config.densify.absgrad)
         output = pipeline.render(activate(self.params, self.backend), view.camera, config.raster,
@@ -280,7 +279,7 @@ class Trainer:
         for tensor in self.params.trained().values():
             tensor.grad = None
 
-    def _guard(self, gradients: dict[str, Tensor], iteration: int) -> None:
+    def _guard(self, gradients: dict[str, Tensor], iteration: int, view: str) -> None:
         """Stop before Adam when a gradient is not finite. A sum is enough: it carries every NaN and infinity.
 
         shN, three quarters of all numbers, need not be read: its gradient is that of sh0 times bounded SH bases.
@@ -291,14 +290,19 @@ class Trainer:
             if not math.isfinite(total) and not bool(torch.isfinite(gradients[name]).all()):
                 bad = torch.nonzero(~torch.isfinite(gradients[name].flatten(1) if gradients[name].dim() > 1
                                                     else gradients[name][:, None]).all(dim=1))[:, 0]
-                view = self.views[self.last_view_index or 0].name
                 raise TrainingStopped(
                     f"Training stopped at iteration {iteration}: the gradient of {name} is not finite for "
                     f"{len(bad):,} Gaussians (first: uid {int(self.params.uids[bad[0]])}) in view {view}; "
                     f"the parameters are those of iteration {self.iteration}.")
 
-    def _keep(self, seen: ViewGradients, gradients: dict[str, Tensor]) -> None:
-        """Register what the last backward left, so that surgery carries it along for those who look."""
+    def _keep(self, index: int, seen: ViewGradients, gradients: dict[str, Tensor]) -> None:
+        """Register what the last backward left, so that surgery carries it along for those who look.
+
+        Until then they see the step before, whole: a step that is given up leaves no gap.
+        """
+        for prefix in ("grad.", "tap.", "last."):
+            self.state.rows.drop(prefix)
+        self.last_view_index, self.last_camera = index, seen.camera
         self.tap = tap = seen.tap
         self.state.rows.put("last.extents", seen.extents)
         for name, gradient in gradients.items():

@@ -23,6 +23,10 @@ class ViewOrder:
             self._left = self._rng.permutation(self._count).tolist()
         return self._left.pop()
 
+    def put_back(self, indices: list[int]) -> None:
+        """The views that next() gave last, in that order, come next again."""
+        self._left.extend(reversed(indices))
+
 
 def load_target(view: View, background: Tensor) -> Tensor:
     """[H,W,3] float32 in [0,1] on the background's device.

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from render import interrupt
 from render.backends import buffers, compile
 from render.backends.signatures import CPU_KERNELS, Arg, camera_struct, camera_values, raster_struct, raster_values
 from render.config import RasterConfig
@@ -43,6 +44,7 @@ def _describe(value: Any) -> str:
 def _launcher(name: str, arguments: tuple[Arg, ...], function: Any, real: torch.dtype) -> Callable[..., Any]:
     """kernel(*values in signature order); tensors are passed by address and kept alive by the caller's references.
 
+    Raises interrupt.Interrupted after a launch that was given up, with outputs that mean nothing.
     With $SPLATSCOPE_DEBUG (the command line's --debug) every output is searched for NaN after the launch.
     """
     debug = bool(os.environ.get("SPLATSCOPE_DEBUG"))
@@ -78,6 +80,7 @@ def _launcher(name: str, arguments: tuple[Arg, ...], function: Any, real: torch.
                     _fail(name, arg, f"{_describe(value)} where {letter} is {bound.get(letter, letter)}")
             passed.append(value.data_ptr())
         result = function(*passed)
+        interrupt.check()
         if debug:
             _scan(name, arguments, values)
         return result
@@ -123,6 +126,9 @@ class Kernels:
         library.ssim_blocks.restype = ctypes.c_int64
         self.ssim_blocks = library.ssim_blocks
         self._set_threads = library.pool_set_threads
+        library.interrupt_watch.argtypes = (ctypes.c_void_p,)
+        library.interrupt_watch.restype = None
+        interrupt.watchers.append(library.interrupt_watch)
         self._camera = camera_struct(ctypes.c_double if double else ctypes.c_float)
         self._raster = raster_struct(ctypes.c_double if double else ctypes.c_float)
         self._recent: list[tuple[Any, Any, Any]] = []

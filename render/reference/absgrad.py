@@ -6,13 +6,14 @@ import torch
 from torch import Tensor
 
 from render.config import RasterConfig
-from render.reference.rasterize import blend, cut, tile_lists, tile_pixels
+from render.reference.rasterize import Between, blend, cut, tile_lists, tile_pixels, uninterrupted
 from render.types import Camera, GradientTap, Projected, TileBins
 
 
 def absolute_means2d_gradient(projected: Projected, colors: Tensor, opacities_eff: Tensor, bins: TileBins,
                               camera: Camera, background: Tensor, config: RasterConfig, v_colors: Tensor | None,
-                              v_transmittances: Tensor | None = None, v_depths: Tensor | None = None) -> Tensor:
+                              v_transmittances: Tensor | None = None, v_depths: Tensor | None = None,
+                              between: Between = uninterrupted) -> Tensor:
     """[N,2] sum over pixels of |dL/dmean2d of that pixel alone|, from the image's cotangents ([H,W,3], [H,W], [H,W]).
 
     Each pixel gets its own copy of every mean, so that autograd itself keeps the pixels apart. Summing without the
@@ -30,6 +31,7 @@ def absolute_means2d_gradient(projected: Projected, colors: Tensor, opacities_ef
     for tile, (means2d, conics, opacity, color, depth) in enumerate(tile_lists(held, rows[0], bins, *rows[1:])):
         if len(means2d) == 0:
             continue
+        between()
         pixels = tile_pixels(tile, camera, background)
         with torch.enable_grad():
             own = means2d[:, None].repeat(1, len(pixels), 1).requires_grad_()  # [n,P,2]
@@ -45,7 +47,7 @@ def absolute_means2d_gradient(projected: Projected, colors: Tensor, opacities_ef
 
 def attach_tap(tap: GradientTap, projected: Projected, colors: Tensor, opacities_eff: Tensor, bins: TileBins,
                camera: Camera, background: Tensor, config: RasterConfig,
-               picture: tuple[Tensor, Tensor, Tensor | None]) -> None:
+               picture: tuple[Tensor, Tensor, Tensor | None], between: Between = uninterrupted) -> None:
     """Hook into the graph of a rasterized picture (colors, transmittances, depths), so that backward() fills the tap.
 
     A picture that records no gradient leaves the tap as it is.
@@ -57,7 +59,7 @@ def attach_tap(tap: GradientTap, projected: Projected, colors: Tensor, opacities
             setattr(tap, name, gradient.detach())
             if name == "v_means2d" and tap.absolute:  # by now every output's cotangent has passed
                 tap.v_abs_means2d = absolute_means2d_gradient(
-                    projected, colors, opacities_eff, bins, camera, background, config, *cotangents)
+                    projected, colors, opacities_eff, bins, camera, background, config, *cotangents, between)
                 cotangents[:] = [None, None, None]
         return hook
 

@@ -13,6 +13,7 @@ A Gaussian that would bring the transmittance below transmittance_min is not ble
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -26,6 +27,12 @@ from render.types import Camera, Projected, TileBins
 PIXELS = TILE_SIZE * TILE_SIZE
 _RECORDED_PAIRS = 2**23
 """Above so many (Gaussian, pixel) pairs autograd keeps no per-pair tensors and recomputes each tile in its backward."""
+Between = Callable[[], None]
+"""Called before each tile, on the way back as well; may raise, which ends the work."""
+
+
+def uninterrupted() -> None:
+    """The Between of those who wait for the end."""
 
 
 def clamp_alpha(raw: Tensor, config: RasterConfig) -> Tensor:
@@ -120,8 +127,9 @@ def tile_lists(projected: Projected, opacities_eff: Tensor, bins: TileBins, *mor
 
 
 def _tile(means2d: Tensor, conics: Tensor, opacities_eff: Tensor, colors: Tensor, depths: Tensor, background: Tensor,
-          pixels: Tensor, config: RasterConfig) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+          pixels: Tensor, config: RasterConfig, between: Between) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """(colors [P,3], transmittance [P], depth [P], place of the last contributor in the list [P], -1 = none)."""
+    between()
     mixed = blend(means2d, conics, opacities_eff, pixels, config)
     weights = mixed.weights
     color = weights.T @ colors + mixed.transmittance[:, None] * background
@@ -131,7 +139,7 @@ def _tile(means2d: Tensor, conics: Tensor, opacities_eff: Tensor, colors: Tensor
 
 
 def rasterize(projected: Projected, colors: Tensor, opacities_eff: Tensor, bins: TileBins, camera: Camera,
-              background: Tensor, config: RasterConfig, depth: bool = False
+              background: Tensor, config: RasterConfig, depth: bool = False, between: Between = uninterrupted
               ) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
     """(colors [H,W,3], transmittances [H,W], depths [H,W] or None, last_ids [H,W] int32).
 
@@ -144,9 +152,11 @@ def rasterize(projected: Projected, colors: Tensor, opacities_eff: Tensor, bins:
     done = []
     for tile, (mean, conic, opacity, color, z) in enumerate(
             tile_lists(projected, opacities_eff, bins, colors, projected.depths)):
-        arguments = (mean, conic, opacity, color, z, background, tile_pixels(tile, camera, background), config)
+        arguments = (mean, conic, opacity, color, z, background, tile_pixels(tile, camera, background), config, between)
         done.append(checkpoint(_tile, *arguments, use_reentrant=False, preserve_rng_state=False) if dense
                     else _tile(*arguments))
+        if done[-1][0].requires_grad:
+            done[-1][0].register_hook(lambda gradient: between())
     image, transmittance, depths, last = (torch.stack(part) for part in zip(*done, strict=True))
     last_ids = torch.where(last >= 0, last + bins.tile_offsets[:-1, None], -1)
     return (assemble(image, camera), assemble(transmittance, camera), assemble(depths, camera) if depth else None,
@@ -155,8 +165,11 @@ def rasterize(projected: Projected, colors: Tensor, opacities_eff: Tensor, bins:
 
 @torch.no_grad()
 def count_contributors(projected: Projected, opacities_eff: Tensor, bins: TileBins, camera: Camera,
-                       config: RasterConfig) -> Tensor:
+                       config: RasterConfig, between: Between = uninterrupted) -> Tensor:
     """[H,W] int32: how many Gaussians blend into each pixel (w > 0)."""
-    counts = [(blend(mean, conic, opacity, tile_pixels(tile, camera, opacities_eff), config).weights > 0).sum(0)
-              for tile, (mean, conic, opacity) in enumerate(tile_lists(projected, opacities_eff, bins))]
+    counts = []
+    for tile, (mean, conic, opacity) in enumerate(tile_lists(projected, opacities_eff, bins)):
+        between()
+        mixed = blend(mean, conic, opacity, tile_pixels(tile, camera, opacities_eff), config)
+        counts.append((mixed.weights > 0).sum(0))
     return assemble(torch.stack(counts), camera).to(torch.int32)

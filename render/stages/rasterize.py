@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from render import timing
+from render import interrupt, timing
 from render.backends import buffers, cpu
 from render.config import TILE_SIZE, RasterConfig
 from render.reference.absgrad import attach_tap
@@ -84,9 +84,11 @@ def rasterize(projected: Projected, colors: Tensor, opacities_eff: Tensor, bins:
     """(colors, transmittances, depths or None, last_ids); see render/reference/rasterize.py."""
     with timing.measure("rasterize"):
         if backend == "reference":
-            picture = reference_rasterize(projected, colors, opacities_eff, bins, camera, background, config, depth)
+            picture = reference_rasterize(projected, colors, opacities_eff, bins, camera, background, config, depth,
+                                          interrupt.check)
             if tap is not None:
-                attach_tap(tap, projected, colors, opacities_eff, bins, camera, background, config, picture[:3])
+                attach_tap(tap, projected, colors, opacities_eff, bins, camera, background, config, picture[:3],
+                           interrupt.check)
             return picture
         return _Rasterize.apply(projected.means2d, projected.conics, projected.depths, colors, opacities_eff, background,
                                 projected.extents, projected.compensations, bins, camera, config, depth, tap)

@@ -13,8 +13,10 @@ from app import messages as m
 from app.engine.background import Report
 from app.engine.loop import Engine
 from app.engine.work import Ready
+from app.training.trainer import Trainer
 from render.backends import cpu
 from tests.app.engine_doubles import QuickTrainer, Window, make_engine, open_tiny, request_for, running_engine, trainer_class
+from tests.training.tiny import make_scene
 
 ANSWER = 0.2
 """Seconds within which pause, step and close must have answered (U07).
@@ -195,6 +197,57 @@ def test_u07_an_evaluation_does_not_hold_up_commands():
             taken.append(answers(window, 1))
         assert min(taken) < ANSWER
         window.until(lambda: window.of(m.Evaluated))
+
+
+def slow_engine():
+    """The reference renderer on a scene of which one step, and one picture, takes seconds."""
+    scene = make_scene(6, 40, size=256, points=2000, test_every=3)
+    return running_engine(make_trainer=Trainer, open_scene=lambda path, **named: scene)
+
+
+def test_u07_pause_step_and_close_do_not_wait_for_a_step_that_takes_seconds():
+    """What is given up is taken again: the iteration that pause found is the one that goes on."""
+    with slow_engine() as window:
+        window.open(play=True)
+        window.until(lambda: window.snapshot.iteration > 0)
+        assert window.engine.pace.step_seconds > 2 * ANSWER, "the step is too quick to show anything"
+        taken = []
+        for _ in range(5):
+            window.send(m.Play())
+            window.until(window.state("running"))
+            at = window.snapshot.iteration
+            window.send(m.Pause())
+            taken.append(window.until(window.state("paused")))
+            assert window.snapshot.iteration <= at + 1
+        assert min(taken) < ANSWER
+        window.send(m.Step())
+        window.until(lambda: window.snapshot.iteration == at + 1 and window.snapshot.state == "paused")
+        window.send(m.Play())
+        window.until(window.state("running"))
+        assert close_time(window.engine) < 2 * ANSWER   # one try only, so with room for a machine under load
+
+
+@pytest.mark.parametrize("mode", ["color", "contributors", "heatmap"])
+def test_u07_commands_do_not_wait_for_a_picture_that_takes_seconds(mode):
+    with slow_engine() as window:
+        window.open()
+        window.engine.pace.cost.per_pixel = 1e-9   # believes that any picture is quick
+        taken = []
+        for width in (512, 544, 576):
+            window.look(request_for(window, width=width, height=512, mode=mode))
+            window.engine.pace.cost.per_pixel = 1e-9
+            taken.append(answers(window, 1))
+        assert min(taken) < ANSWER
+        shown = window.frame_of(window.look(request_for(window, width=64, height=64, mode=mode)))
+        assert shown.rgba[..., :3].max() > 0
+
+
+def test_u07_commands_do_not_wait_for_a_measurement_that_takes_seconds():
+    with slow_engine() as window:
+        window.open()
+        window.send(m.Evaluate())
+        assert answers(window) < ANSWER
+        window.until(lambda: window.of(m.Evaluated))   # in the end all views are measured
 
 
 def test_g14_shutdown_joins_mid_training():

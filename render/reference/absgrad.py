@@ -59,7 +59,7 @@ def attach_tap(tap: GradientTap, projected: Projected, colors: Tensor, opacities
             setattr(tap, name, gradient.detach())
             if name == "v_means2d" and tap.absolute:  # by now every output's cotangent has passed
                 tap.v_abs_means2d = absolute_means2d_gradient(
-                    projected, colors, opacities_eff, bins, camera, background, config, *cotangents, between)
+                    projected, colors, opacities_eff, bins, camera, background, config, *cotangents, between=between)
                 cotangents[:] = [None, None, None]
         return hook
 

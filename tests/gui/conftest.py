@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.gui.x11 import Display, ask_to_close, need
+from tests.gui.x11 import Display, WindowManager, ask_to_close, need
 
 ROOT = Path(__file__).parents[2]
 STATE = ("dict(held=list(shell.keyboard._held), typing=shell.keyboard.typing(), dialogs=[d.shown for d in shell._dialogs()], "
@@ -25,12 +25,17 @@ class Window:
     """A window in its own process. Coordinates are px of the screen, whose origin is the window's."""
 
     def __init__(self, folder: Path, *, play: bool = True, busy: bool = False, speed: float = 60.0,
-                 with_scene: bool = True, environment: dict[str, str] | None = None) -> None:
+                 with_scene: bool = True, demo: bool = False, managed: bool = False,
+                 environment: dict[str, str] | None = None) -> None:
+        """`demo`: the whole program instead of the fake engine; `managed`: with a window manager, so it can be minimised."""
         self.trace, self.preferences = folder / "trace.jsonl", folder / "window.json"
         self._xdotool = need("xdotool")
+        if managed:
+            need("twm")   # before the display is there, which nobody would stop
         self.display: Display | None = Display()
+        self._manager = WindowManager(self.display, folder) if managed else None
         self._environment = {**os.environ, "DISPLAY": self.display.name, **(environment or {})}
-        options = {"play": play, "busy": busy, "speed": speed, "scene": with_scene, "trace": str(self.trace),
+        options = {"play": play, "busy": busy, "speed": speed, "scene": with_scene, "demo": demo, "trace": str(self.trace),
                    "preferences": str(self.preferences)}
         self.process = subprocess.Popen([sys.executable, "-m", "tests.gui.host", json.dumps(options)], cwd=ROOT, text=True,
                                         env=self._environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -55,6 +60,10 @@ class Window:
     def get(self, expression: str) -> Any:
         return self._order(get=expression)
 
+    def peek(self, expression: str) -> Any:
+        """As get(), without the window's thread, which stands still while minimised; Dear PyGui must not be called."""
+        return self._order(peek=expression)
+
     def run(self, statements: str) -> None:
         self._order(run=statements)
 
@@ -67,6 +76,40 @@ class Window:
                 return value
             if time.monotonic() > end:
                 raise AssertionError(f"never became true: {what or expression}; {self.get(STATE)}")
+
+    def peek_for(self, expression: str, seconds: float = DEADLINE) -> Any:
+        """As wait_for(), by peek()."""
+        end = time.monotonic() + seconds
+        while not (value := self.peek(expression)):
+            assert time.monotonic() < end, f"never became true: {expression}"
+            time.sleep(0.05)
+        return value
+
+    def minimise(self) -> None:
+        """As a click in the taskbar; afterwards nothing of the window is on the screen, and its engine was told."""
+        self._until("windowminimize", visible=False)
+        self.peek_for("engine.view_requests.get()[1].hidden")
+
+    def restore(self) -> None:
+        """Back on the screen, and drawing again."""
+        frames = self.peek("shell.frames")
+        self._until("windowmap", visible=True)
+        self.wait_for(f"shell.frames > {frames + 3}")
+
+    def _until(self, order: str, *, visible: bool) -> None:
+        """Ask the window manager again each second, since what it hears while it starts is lost."""
+        window, end, asked = self._found()[-1], time.monotonic() + DEADLINE, 0.0
+        while bool(self._found("--onlyvisible")) is not visible:
+            assert time.monotonic() < end, f"{order} has no effect"
+            if time.monotonic() - asked > 1.0:
+                asked = time.monotonic()
+                self.input(order, window)
+            time.sleep(0.05)
+
+    def _found(self, *words: str) -> list[int]:
+        found = subprocess.run([self._xdotool, "search", *words, "--name", "Splatscope"], env=self._environment, text=True,
+                               capture_output=True, timeout=20)
+        return [int(word) for word in found.stdout.split()]
 
     def frames(self, count: int) -> None:
         """Wait until so many more frames were drawn (G08)."""
@@ -98,10 +141,8 @@ class Window:
     def close(self) -> int:
         """Ask the window to close, wait, and return its exit code."""
         if self.process.poll() is None:
-            found = subprocess.run([self._xdotool, "search", "--name", "Splatscope"], env=self._environment, text=True,
-                                   capture_output=True, timeout=20).stdout.split()
             assert self.display is not None
-            ask_to_close(self.display.name, int(found[-1]))
+            ask_to_close(self.display.name, self._found()[-1])
         code = self.process.wait(DEADLINE)
         self.end()
         return code
@@ -110,6 +151,9 @@ class Window:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait(10)
+        if self._manager is not None:
+            self._manager.stop()
+            self._manager = None
         if self.display is not None:
             self.display.stop()
             self.display = None

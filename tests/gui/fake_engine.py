@@ -83,6 +83,7 @@ class FakeEngine:
         self.received: list[Command] = []
         self.playing, self.busy, self.speed = play, busy, steps_per_second
         self.iteration, self.iterations = 0.0, 30000
+        self.turn_seconds, self.publish_seconds = 0.004, 0.02
         self.selected: GaussianReport | None = None
         self.config = flatten(TrainConfig())
         self.opened: SceneOpened | None = None
@@ -122,13 +123,13 @@ class FakeEngine:
                 self._advance(now - last)
             last = now
             self._view()
-            if now - published > 0.02 and self.opened is not None:
+            if now - published > self.publish_seconds and self.opened is not None:
                 published = now
                 self.snapshots.put(self._snapshot())
             if self.busy and self.playing:
                 np.linalg.svd(np.random.default_rng(0).random((160, 160)))
             else:
-                self._stop.wait(0.004)
+                self._stop.wait(self.turn_seconds)
 
     def _advance(self, seconds: float) -> None:
         before = int(self.iteration)

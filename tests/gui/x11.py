@@ -6,6 +6,7 @@ import ctypes
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,7 @@ def need(program: str) -> str:
     """Path of a program. Where CI is set, to whatever, its absence fails the tests: they must not be skipped unseen."""
     found = shutil.which(program)
     if found is None:
-        message = f"{program} is not installed; GUI tests need the packages xvfb and xdotool"
+        message = f"{program} is not installed; GUI tests need the packages xvfb, xdotool and twm"
         if os.environ.get("CI"):
             pytest.fail(message)
         pytest.skip(message)
@@ -39,6 +40,20 @@ class Display:
     def stop(self) -> None:
         self._server.terminate()
         self._server.wait(10)
+
+
+class WindowManager:
+    """twm on a display: without a window manager nobody answers a window that is to be minimised."""
+
+    def __init__(self, display: Display, folder: Path) -> None:
+        settings = folder / "twmrc"
+        settings.write_text("RandomPlacement\nNoTitle\n", encoding="ascii")   # it asks nobody where a window should go
+        self._process = subprocess.Popen([need("twm"), "-display", display.name, "-f", str(settings)],
+                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(10)
 
 
 class _ClientMessage(ctypes.Structure):

@@ -91,12 +91,12 @@ import pathlib, sys
 import app, render
 from app.commands.window import demo_path
 from app.data.open import open_scene
-from render.backends.compile import SOURCES, source_folder
+from render.backends.compile import PARTS, source_folder
 base = pathlib.Path(sys.prefix).resolve()
 for module in (app, render):
     assert base in pathlib.Path(module.__file__).resolve().parents, module.__file__
 assert base in demo_path().resolve().parents and base in source_folder().resolve().parents
-assert all((source_folder() / name).is_file() for name in SOURCES)
+assert all((source_folder() / name).is_file() for part in PARTS for name in part)
 scene = open_scene(str(demo_path()), eval_every=8)
 view = scene.train[0]
 print(len(scene.train), len(scene.test), view.load().shape, len(scene.points.positions))

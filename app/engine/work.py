@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -42,23 +43,29 @@ class LastEvaluation:
 def load_backend(name: str, report: Report) -> Ready:
     """Import what is heavy and compile what is missing for a backend or "auto". Runs in a helper thread.
 
-    Raises ValueError, one sentence, when a backend asked for by name cannot run here.
+    The compiler works while PyTorch is imported. Raises ValueError, one sentence, when a backend asked for by name cannot
+    run here.
     """
+    from render.backends import compile
+
+    def compiling(text: str) -> None:
+        report(0.4 + 0.6 * _share_said(text), text)
+
     report(0.0, "loading PyTorch")
-    import torch  # noqa: F401
+    with compile.ahead(False, compiling) if name in ("auto", "cpu") else nullcontext():
+        import torch  # noqa: F401
 
-    report(0.3, "loading the renderer")
-    import app.engine.selection
-    import app.engine.view_modes
-    import app.training.evaluate
-    import app.training.probes  # noqa: F401
+        import app.engine.selection
+        import app.engine.view_modes
+        import app.training.evaluate
+        import app.training.probes  # noqa: F401
 
-    report(0.4, "loading the kernels")
-    return ready_backend(name, lambda text: report(0.4 + 0.6 * _share_said(text), text))
+        report(0.4, "loading the kernels")
+        return ready_backend(name, compiling)
 
 
 def _share_said(text: str) -> float:
-    """The share in "7 of 8 files"; 0 where a text says none."""
+    """The share in "1 of 2 parts"; 0 where a text says none."""
     found = re.search(r"(\d+) of (\d+)", text)
     return int(found[1]) / max(int(found[2]), 1) if found else 0.0
 

@@ -39,7 +39,7 @@ def test_compiles_for_neon(tmp_path):
     """ziglang carries a cross compiler, so 64-bit Arm is at least built."""
     if importlib.util.find_spec("ziglang") is None:
         pytest.skip("ziglang, which cross-compiles for Arm, is not installed: pip install 'splatscope[zig]'")
-    sources = [str(compile.source_folder() / name) for name in compile.SOURCES]
+    sources = [str(compile.source_folder() / name) for part in compile.PARTS for name in part]
     for double in ([], ["-DGS_DOUBLE"]):
         command = [sys.executable, "-m", "ziglang", "c++", "-target", "aarch64-linux-gnu", "-std=c++20", "-O1", "-Wall",
                    "-Werror", "-shared", "-fPIC", *double, *sources, "-o", str(tmp_path / "kernels.so")]

@@ -49,6 +49,6 @@ def test_all_kernels_compile_everywhere_and_hot_ones_do_not_spill(double, tmp_pa
         for kernel in CUDA_KERNELS:
             mine = sorted(row[1:] for row in rows if row[0] == kernel)
             cells = "  ".join(f"sm_{a} {r:3d} ({s})" for a, r, s, _ in mine)
-            print(f"  {kernel:18s} {cells}  {max(row[3] for row in mine)} B")
+            print(f"  {kernel:24s} {cells}  {max(row[3] for row in mine)} B")
     if not double:
         assert not [row for row in rows if row[3]], "a float kernel spills registers"

@@ -18,7 +18,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from render.config import FOOTPRINT_MARGIN, RasterConfig
+from render.config import FOOTPRINT_MARGIN, TILE_SIZE, RasterConfig
 from render.types import Camera
 
 _ITEM = re.compile(r"(?P<name>\w+)(?P<flags>[?~]*)(\[(?P<shape>[^\]]*)\])?(:(?P<type>\w+))?$")
@@ -120,6 +120,11 @@ CUDA_KERNELS: dict[str, tuple[Arg, ...]] = {name: parse(text) for name, text in 
     "rasterize_bwd": _SPLATS + ", transmittances[H W], last_ids[H W]:i32, v_image[H W 3], v_transmittances?[H W],"
                      " v_depth_image?[H W] -> v_means2d[N 2], v_conics[N 3], v_opacities[N], v_colors[N 3], v_depths?[N],"
                      " v_abs_means2d?[N 2]",
+    "rasterize_buckets_states": _SPLATS + ", bucket_offsets[_]:i64, transmittances[H W], last_ids[H W]:i32, v_image[H W 3],"
+                                " v_transmittances?[H W], v_depth_image?[H W] -> bucket_tiles[B]:i32, states[B 2 _]",
+    "rasterize_buckets_bwd": _SPLATS.replace(" background[3],", "") + ", bucket_offsets[_]:i64, bucket_tiles[B]:i32,"
+                             " states[B 2 _], last_ids[H W]:i32, v_image[H W 3], v_depth_image?[H W] -> v_means2d[N 2],"
+                             " v_conics[N 3], v_opacities[N], v_colors[N 3], v_depths?[N], v_abs_means2d?[N 2]",
     "ssim_fwd": "height:i32, width:i32, window[6], image[H W 3], target[H W 3] -> partials[_ 3]:f64, maps?[3 H W 3]",
     "ssim_bwd": "height:i32, width:i32, window[6], image[H W 3], target[H W 3], maps?[3 H W 3], scale[1], w_l1:real,"
                 " w_mse:real, w_ssim:real -> v_image[H W 3]",
@@ -127,12 +132,28 @@ CUDA_KERNELS: dict[str, tuple[Arg, ...]] = {name: parse(text) for name, text in 
                  " rsqrt_bias2:f64, eps:f64, extents?[_ 2], row:i32",
 }.items()}
 """Kernels of the .cu files. Launch shapes are the launcher's business; arrays that kernels add to arrive zeroed."""
-CUDA_FILES = ("activate", "project", "sh", "gaussian", "binning", "rasterize", "ssim", "adam")
+CUDA_FILES = ("activate", "project", "sh", "gaussian", "binning", "rasterize", "rasterize_buckets", "ssim", "adam")
 
 
 def cuda_file(kernel: str) -> str:
     """The .cu file a kernel stands in, without .cu: the longest of CUDA_FILES that the kernel's name begins with."""
     return max((file for file in CUDA_FILES if kernel.startswith(f"{file}_")), key=len, default=kernel.split("_")[0])
+
+
+BUCKET = 32
+"""Gaussians a bucket of rasterize_buckets.cu holds: a lane of a warp each."""
+
+
+def bucket_bound(pairs: int, tiles: int) -> int:
+    """No split of `pairs` into lists of `tiles` tiles has more buckets: sum of ceil(length / BUCKET), each list of them at
+    most BUCKET - 1 short of full. Known without asking the device for the lengths."""
+    return (pairs + (BUCKET - 1) * min(tiles, pairs)) // BUCKET
+
+
+def bucket_bytes(pairs: int, tiles: int, real_bytes: int = 4) -> int:
+    """Bytes that the bucket backward allocates beyond the default one: per bucket two Reals for each pixel of a tile
+    (T and what lies behind) and its tile's index, and the offsets of the buckets by tile."""
+    return bucket_bound(pairs, tiles) * (2 * TILE_SIZE**2 * real_bytes + 4) + 8 * (tiles + 1)
 
 
 def camera_struct(real: Any) -> type[ctypes.Structure]:

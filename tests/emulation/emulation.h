@@ -229,6 +229,10 @@ __attribute__((noinline)) static int __syncthreads_and(int predicate) {
 template <class T> static __forceinline__ T __shfl_down_sync(unsigned mask, T value, int delta) {
     return emulation::shuffle(mask, value, emulation::running->rank % emulation::WARP + delta);
 }
+template <class T> static __forceinline__ T __shfl_up_sync(unsigned mask, T value, int delta) {
+    return emulation::shuffle(mask, value, emulation::running->rank % emulation::WARP - delta);
+}
+__attribute__((noinline)) static void __syncwarp() { emulation::wait(emulation::Waiting::warp, __builtin_return_address(0)); }
 static int __any_sync(unsigned mask, int predicate) {
     int result = 0;
     const uint64_t mine = uint64_t(predicate != 0);

@@ -34,7 +34,7 @@ ORDERS = 3
 _C = {"real": "Real", "u8": "unsigned char", "i16": "short", "i32": "int", "i64": "int64", "f64": "double"}
 _CTYPES = {"i32": ctypes.c_int, "i64": ctypes.c_longlong, "f64": ctypes.c_double, "real": ctypes.c_double}
 _DTYPES = {"i16": torch.int16, "i32": torch.int32, "i64": torch.int64, "f64": torch.float64}
-ADDED = {"rasterize_bwd"}  # kernels that sum by atomics
+ADDED = {"rasterize_bwd", "rasterize_buckets_bwd"}  # kernels that sum by atomics
 
 
 class EmulationError(AssertionError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -19,6 +20,7 @@ class UsageError(ValueError):
 
 def guarded(run: Callable[[], int], *, debug: bool) -> int:
     """The exit code of run(). Every failure becomes one sentence on stderr; with `debug` its traceback comes first."""
+    print_any_name()
     try:
         return run()
     except KeyboardInterrupt:
@@ -34,6 +36,13 @@ def guarded(run: Callable[[], int], *, debug: bool) -> int:
         code, sentence = explain(error)
         say(sentence)
         return code
+
+
+def print_any_name() -> None:
+    """Let stdout write what its encoding lacks as an escape: a folder may be named in letters that a Windows code page,
+    used for pipes and files there, does not have. stderr is like that from the start."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def explain(error: Exception) -> tuple[int, str]:

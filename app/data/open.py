@@ -42,7 +42,7 @@ class Recognised:
     warnings: list[str] = field(default_factory=list)
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=1, ensure_ascii=False)
+        return json.dumps(asdict(self), indent=1)   # ASCII: it goes through pipes of any encoding
 
 
 def open_scene(path: str | Path, *, resolution: int = -1, long_side: int = 0, eval_every: int = 0,

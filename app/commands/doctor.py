@@ -74,6 +74,8 @@ def find_compiler() -> dict[str, Any] | None:
 
 
 def find_cpu() -> dict[str, Any]:
+    from app.training.backend import usable_cores
+
     model, flags = platform.processor() or platform.machine(), []
     info = Path("/proc/cpuinfo")
     if info.exists():
@@ -82,8 +84,7 @@ def find_cpu() -> dict[str, Any]:
         words = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.M)
         model = name.group(1).strip() if name else model
         flags = [f for f in CPU_FLAGS if words and f in words.group(1).split()]
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {"model": model, "cores": usable, "features": flags}
+    return {"model": model, "cores": usable_cores(), "features": flags}
 
 
 def find_gpu() -> dict[str, Any]:
@@ -130,7 +131,12 @@ def _pycuda() -> dict[str, Any] | None:
     except metadata.PackageNotFoundError:
         return None
     probe = subprocess.run(
-        [sys.executable, "-c", "import pycuda.driver"], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", "import pycuda.driver"],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=60,
+        check=False,
     )
     return {
         "version": version,
@@ -140,9 +146,10 @@ def _pycuda() -> dict[str, Any] | None:
 
 def _output(command: list[str]) -> str:
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
+    return done.stdout
 
 
 def installed() -> tuple[dict[str, str], list[str]]:

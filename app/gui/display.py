@@ -64,7 +64,7 @@ def _x11_problem(name: str) -> str | None:
     return None
 
 
-def icons() -> dict[str, str]:
-    """The window's icon, where the assets hold one."""
-    icon = Path(str(resources.files("assets"))) / "icon.png"
+def icons(platform: str = sys.platform) -> dict[str, str]:
+    """The window's icon, where the assets hold one. Windows reads nothing but .ico there, the others .png."""
+    icon = Path(str(resources.files("assets"))) / ("icon.ico" if platform == "win32" else "icon.png")
     return {"small_icon": str(icon), "large_icon": str(icon)} if icon.exists() else {}

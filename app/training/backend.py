@@ -61,10 +61,9 @@ def _say_once(sentence: str) -> None:
 
 def usable_cores() -> int:
     """Cores that this process may run on."""
-    try:
+    if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
-    except AttributeError:   # macOS, Windows
-        return os.cpu_count() or 1
+    return os.cpu_count() or 1   # macOS and Windows have no such question
 
 
 def set_threads(count: int, backend: str) -> None:

@@ -12,8 +12,8 @@ BYTES_PER_GAUSSIAN = 1600
 
 
 def _windows_memory() -> int:
-    class Status(ctypes.Structure):
-        _fields_ = [("length", ctypes.c_ulong), ("load", ctypes.c_ulong),
+    class Status(ctypes.Structure):   # MEMORYSTATUSEX
+        _fields_ = [("length", ctypes.c_uint32), ("load", ctypes.c_uint32),
                     *[(name, ctypes.c_ulonglong) for name in (
                         "total", "available", "page_total", "page_available", "virtual", "virtual_available", "extra")]]
 
@@ -38,10 +38,10 @@ def available_bytes() -> int:
 
 def peak_rss_bytes() -> int | None:
     """The largest resident size of this process so far; None where the system does not tell."""
-    try:
-        import resource
-    except ImportError:  # Windows
+    if sys.platform == "win32":
         return None
+    import resource
+
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return int(peak) * (1 if sys.platform == "darwin" else 1024)
 

@@ -41,6 +41,15 @@ def test_its_keys_are_those_of_the_window() -> None:
     assert "1 – 9" in table and sum(s.shown.isdigit() for s in SHORTCUTS) == 9
 
 
+def test_G27_the_release_checklist_has_a_smoke_test_on_windows() -> None:
+    checklist = README[README.index("## Before a release"):README.index("## Troubleshooting")]
+    for word in ("Windows", "Install", "opens", "Resize", "Minimise", "Close it while it trains", "%ERRORLEVEL%"):
+        assert word in checklist, word
+    keys = {s.shown for s in SHORTCUTS}
+    named = set(re.findall(r"Ctrl\+[A-Z]", checklist))
+    assert named and named <= keys
+
+
 def test_its_commands_and_flags_are_understood(capsys: pytest.CaptureFixture[str]) -> None:
     from app.__main__ import main
 

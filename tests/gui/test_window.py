@@ -152,6 +152,32 @@ def test_G24_open_dialog_takes_the_keyboard_and_checks_the_path(window: Window, 
     window.wait_for("any(type(c).__name__ == 'SavePly' and c.path.endswith('.ply') for c in engine.received)")
 
 
+def test_G24_G27_on_windows_the_open_dialog_has_no_browser(window: Window) -> None:
+    """The toolkit's own breaks on names there; a path that was pasted with its quotation marks opens all the same."""
+    window.run("""
+import sys, types
+import app.gui.panels.open_scene as module
+def browsers():
+    kinds = [dpg.get_item_type(i) for i in dpg.get_all_items()]
+    return sum(k.endswith('mvFileDialog') for k in kinds)
+shell.browsers, module.sys = [browsers()], types.SimpleNamespace(platform='win32')
+shell.windows_dialog = module.OpenDialog(shell.ui)
+shell.windows_dialog.build(0)
+module.sys = sys
+shell.browsers.append(browsers())
+shell.windows_dialog.open()
+dpg.set_value(shell.windows_dialog._path, f'"{module.demo_path()}"')
+shell.windows_dialog._on_path()
+""")
+    assert window.get("shell.browsers") == [1, 1]
+    assert "Browse" not in window.get("[dpg.get_item_label(i) for g in dpg.get_item_children(shell.windows_dialog.window, 1) "
+                                      "for i in dpg.get_item_children(g, 1)]")
+    window.wait_for("[c.path for c in engine.received if type(c).__name__ == 'OpenScene'][-1:] "
+                    "== [str(__import__('app.demo').demo.demo_folder())]")
+    window.wait_for("not shell.windows_dialog.shown and shell.model.scene.path.endswith('demo')")
+    window.run("shell.ui.typing.remove(shell.windows_dialog._path); dpg.delete_item(shell.windows_dialog.window)")
+
+
 def test_U02_up_is_set_from_the_view_and_remembered(window: Window) -> None:
     window.run("shell.view.move(__import__('dataclasses').replace(shell.view.rig, roll=0.5), shell.clock())")
     before = window.get("shell.view.rig.rotation")

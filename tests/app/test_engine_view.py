@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import numpy as np
+from PIL import Image
 
 from app import messages as m
 from app.config import TrainConfig
@@ -22,6 +23,20 @@ def test_g06_the_frame_has_the_exact_size_and_layout():
             assert frame.rgba.shape == (height, width, 4) and frame.rgba.dtype == np.float32
             assert frame.rgba.flags.c_contiguous and not frame.rgba.flags.writeable
             assert (frame.rgba[..., 3] == 1).all() and frame.rgba.min() >= 0 and frame.rgba.max() <= 1
+
+
+def test_G29_what_the_window_shows_can_be_saved_without_a_window(tmp_path):
+    """The frame is the whole picture: written to a file and read again it is our render, with nothing of the window in it."""
+    with running_engine() as window:
+        window.open()
+        request = window.look(request_for(window, width=64, height=48))
+        frame = window.frame_of(request, refined=True)
+        Image.fromarray(np.round(255 * frame.rgba).astype(np.uint8)).save(tmp_path / "picture.png")
+        with Image.open(tmp_path / "picture.png") as image:
+            saved = np.asarray(image, np.float32) / 255
+        expected = window.engine.model.render(request.camera).colors.clamp(0, 1).numpy()  # type: ignore[union-attr]
+        assert expected.max() > 0.1 and saved.shape == (48, 64, 4) and (saved[..., 3] == 1).all()
+        assert np.allclose(saved[..., :3], expected, atol=0.51 / 255)
 
 
 def test_a_slow_picture_comes_coarse_first_and_is_refined_in_bands():

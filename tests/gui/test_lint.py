@@ -41,6 +41,24 @@ def test_G22_no_string_tags_and_no_threads_but_the_heartbeat(path: Path) -> None
     assert "delete_item(rung" not in text, "textures are never deleted (G10)"
 
 
+READ_BACK = {"output_frame_buffer", "save_image", "glReadPixels", "ImageGrab"}
+"""What copies pixels from the window or the screen, in Dear PyGui, OpenGL and Pillow."""
+
+
+@pytest.mark.parametrize("folder", ["app", "render", "assets"])
+def test_G29_no_picture_is_read_back_from_the_window(folder: str) -> None:
+    """It would come with overlays, at the size of the window and from behind other windows: pictures are our own render."""
+    files = sorted((ROOT / folder).rglob("*.py"))
+    assert files
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = {getattr(node, "attr", ""), getattr(node, "id", "")} | {a.name for a in getattr(node, "names", [])
+                                                                            if isinstance(a, ast.alias)}
+            if isinstance(node, ast.Constant):   # as in getattr(dpg, "save_image")
+                names.add(str(node.value))
+            assert not names & READ_BACK, f"{path.name}:{node.lineno} {names & READ_BACK}"
+
+
 def test_every_glyph_is_in_the_font() -> None:
     """Each character of each string that the window may show has a glyph in the bound fonts."""
     from matplotlib.ft2font import FT2Font

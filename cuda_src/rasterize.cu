@@ -51,6 +51,28 @@ extern "C" __global__ void rasterize_fwd(const CameraArgs c, const RasterArgs ra
     last_ids[pixel] = last;
 }
 
+// counts [H,W]: how many Gaussians blend into each pixel. background, colors and depths are those of rasterize_fwd, unread.
+extern "C" __global__ void rasterize_count(const CameraArgs c, const RasterArgs ra, const Real* background, const long long* tile_offsets,
+                                           const int* flatten_ids, const Real* means2d, const Real* conics, const Real* opacities,
+                                           const Real* colors, const Real* depths, int* counts) {
+    const int tile = blockIdx.x, rank = threadIdx.x;
+    const int px = (tile % c.tiles_x) * TILE_SIZE + rank % TILE_SIZE, py = (tile / c.tiles_x) * TILE_SIZE + rank / TILE_SIZE;
+    if (px >= c.width || py >= c.height) return;
+    Real T = 1;
+    int count = 0;
+    for (long long i = tile_offsets[tile]; i < tile_offsets[tile + 1]; i++) {
+        const SplatRecord g = load_splat(flatten_ids[i], means2d, conics, opacities, colors, depths);
+        const Real p = splat_exponent(g, px + Real(0.5) - g.mx, py + Real(0.5) - g.my);
+        const Real alpha = p > g.lo ? Real(0) : splat_alpha(ra, exp2(p)).value;
+        if (!(alpha > 0)) continue;
+        if (T - alpha * T < ra.transmittance_min) break;
+        T -= alpha * T;
+        count++;
+    }
+    counts[(long long)py * c.width + px] = count;
+    (void)background;
+}
+
 static __device__ __forceinline__ Real warp_sum(Real x) {
 #pragma unroll
     for (int step = WARP / 2; step > 0; step /= 2) x += __shfl_down_sync(0xffffffffu, x, step);

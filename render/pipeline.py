@@ -5,15 +5,15 @@ from __future__ import annotations
 from torch import Tensor
 
 from render import interrupt
-from render.backends import cpu
+from render.backends import cpu, cuda
 from render.config import BACKENDS, RasterConfig
 from render.reference.rasterize import count_contributors
 from render.stages.binning import bin_tiles
-from render.stages.project import project
+from render.stages.gaussian import splats, splats_of
 from render.stages.rasterize import count_contributors as count_cpu
+from render.stages.rasterize import count_contributors_cuda as count_cuda
 from render.stages.rasterize import rasterize
-from render.stages.sh import sh_to_colors
-from render.types import Camera, Gaussians, GradientTap, RenderOutput
+from render.types import Camera, GaussianParams, Gaussians, GradientTap, Projected, RenderOutput
 
 
 def resolve_backend(name: str) -> str:
@@ -24,12 +24,12 @@ def resolve_backend(name: str) -> str:
     if name not in BACKENDS:
         raise ValueError(f"backend is {name!r}; choose one of {', '.join(BACKENDS)}")
     if name == "auto":
-        return "cpu" if cpu.available() else "reference"
+        return "cuda" if cuda.available() else "cpu" if cpu.available() else "reference"
+    if name == "cuda" and not cuda.available():
+        raise ValueError(f"backend cuda cannot run here: {cuda.problem()}")
     if name == "cpu" and not cpu.available():
         raise ValueError("backend cpu needs a C++ compiler ($CXX, g++, clang++ or clang-cl): install g++, or pip install "
                          "'splatscope[zig]'; or choose reference")
-    if name == "cuda":
-        raise ValueError("backend cuda is not part of this version; choose cpu, reference or auto")
     return name
 
 
@@ -50,11 +50,19 @@ def render(gaussians: Gaussians, camera: Camera, config: RasterConfig, *, backgr
            backend: str, depth: bool = False, colors: Tensor | None = None, tap: GradientTap | None = None
            ) -> RenderOutput:
     """Render N Gaussians. background [3]; `colors` [N,3] replace those from SH; `tap` is filled during backward()."""
-    projected = project(gaussians, camera, config, backend)
-    if colors is None:
-        colors = sh_to_colors(gaussians.means, gaussians.sh, camera, sh_degree, backend, shN=gaussians.shN,
-                              extents=projected.extents)
-    opacities = gaussians.opacities * projected.compensations if config.antialiased else gaussians.opacities
+    parts = splats_of(gaussians, camera, config, sh_degree, backend, colors)
+    return _composite(*parts, camera, config, background, backend, depth, tap)
+
+
+def render_params(params: GaussianParams, camera: Camera, config: RasterConfig, *, background: Tensor, sh_degree: int,
+                  backend: str, depth: bool = False, tap: GradientTap | None = None) -> RenderOutput:
+    """The same from raw parameters, as training does: what lies between them and the ellipses need not be kept."""
+    parts = splats(params, camera, config, sh_degree, backend)
+    return _composite(*parts, camera, config, background, backend, depth, tap)
+
+
+def _composite(projected: Projected, colors: Tensor, opacities: Tensor, camera: Camera, config: RasterConfig,
+               background: Tensor, backend: str, depth: bool, tap: GradientTap | None) -> RenderOutput:
     bins = bin_tiles(projected, opacities, camera, config, backend)
     picture, transmittances, depths, last_ids = rasterize(
         projected, colors, opacities, bins, camera, background, config, depth=depth, tap=tap, backend=backend)
@@ -63,6 +71,8 @@ def render(gaussians: Gaussians, camera: Camera, config: RasterConfig, *, backgr
 
 def contributors(output: RenderOutput, camera: Camera, config: RasterConfig, backend: str) -> Tensor:
     """[H,W] int32: how many Gaussians blend into each pixel."""
+    if backend == "cuda":
+        return count_cuda(output.projected, output.splat_opacities, output.splat_colors, output.bins, camera, config)
     if backend == "reference":
         return count_contributors(output.projected, output.splat_opacities, output.bins, camera, config,
                                   interrupt.check)

@@ -84,7 +84,7 @@ CPU_KERNELS: dict[str, tuple[Arg, ...]] = {name: parse(text) for name, text in {
     "ssim_bwd": "height:i32, width:i32, image[H W 3], target[H W 3], maps?[3 H W 3], w_l1:f64, w_mse:f64, w_ssim:f64"
                 " -> v_image[H W 3]",
     "adam_step": "n:i64 -> param[n], grad[n], exp_avg[n], exp_avg_sq[n], step_size:f64, beta1:f64, beta2:f64,"
-                 " rsqrt_bias2:f64, eps:f64",
+                 " rsqrt_bias2:f64, eps:f64, extents?[_ 2], row:i32",
 }.items()}
 
 
@@ -120,6 +120,7 @@ CUDA_KERNELS: dict[str, tuple[Arg, ...]] = {name: parse(text) for name, text in 
     "rasterize_bwd": _SPLATS + ", transmittances[H W], last_ids[H W]:i32, v_image[H W 3], v_transmittances?[H W],"
                      " v_depth_image?[H W] -> v_means2d[N 2], v_conics[N 3], v_opacities[N], v_colors[N 3], v_depths?[N],"
                      " v_abs_means2d?[N 2]",
+    "rasterize_count": _SPLATS + " -> counts[H W]:i32",
     "rasterize_buckets_states": _SPLATS + ", bucket_offsets[_]:i64, transmittances[H W], last_ids[H W]:i32, v_image[H W 3],"
                                 " v_transmittances?[H W], v_depth_image?[H W] -> bucket_tiles[B]:i32, states[B 2 _]",
     "rasterize_buckets_bwd": _SPLATS.replace(" background[3],", "") + ", bucket_offsets[_]:i64, bucket_tiles[B]:i32,"

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from render import interrupt, timing
-from render.backends import buffers, cpu
+from render.backends import buffers, cpu, cuda
 from render.config import TILE_SIZE, RasterConfig
 from render.reference.absgrad import attach_tap
 from render.reference.rasterize import rasterize as reference_rasterize
@@ -22,7 +22,7 @@ def _rows(bins: TileBins) -> Tensor:
     return torch.tensor([0, TILE_SIZE], dtype=torch.uint8).repeat(len(bins.flatten_ids), 1)
 
 
-def pack(k: cpu.Kernels, projected: Projected, opacities_eff: Tensor, colors: Tensor, depth: bool) -> Tensor:
+def pack(k: cpu.CpuKernels, projected: Projected, opacities_eff: Tensor, colors: Tensor, depth: bool) -> Tensor:
     """[N,record] what the inner loops read of each Gaussian, one or two cache lines each."""
     n = len(opacities_eff)
     records = buffers.empty((n, k.record_size), opacities_eff.dtype)
@@ -71,11 +71,53 @@ class _Rasterize(torch.autograd.Function):
         v_abs = buffers.empty((n, 2), conics.dtype) if absolute else None
         k.rasterize_gather(n, bins.emit_offsets, pairs, conics, opacities, v_means2d, v_conics, v_opacities, v_colors,
                            v_depths, v_abs)
-        if tap is not None:
-            tap.v_means2d, tap.v_abs_means2d, tap.v_conics = v_means2d, v_abs, v_conics
-            tap.v_colors, tap.v_opacities = v_colors, v_opacities
+        _fill(tap, v_means2d, v_abs, v_conics, v_colors, v_opacities)
         v_background = (v_picture * transmittances[..., None]).sum((0, 1)) if ctx.needs_input_grad[5] else None
         return v_means2d, v_conics, v_depths, v_colors, v_opacities, v_background, *(None,) * 7
+
+
+def _fill(tap: GradientTap | None, v_means2d: Tensor, v_abs_means2d: Tensor | None, v_conics: Tensor, v_colors: Tensor,
+          v_opacities: Tensor) -> None:
+    if tap is not None:
+        tap.v_means2d, tap.v_abs_means2d, tap.v_conics = v_means2d, v_abs_means2d, v_conics
+        tap.v_colors, tap.v_opacities = v_colors, v_opacities
+
+
+class _RasterizeCuda(torch.autograd.Function):
+    """The same on CUDA: a block a tile reads the splats through shared memory, so nothing is packed beforehand."""
+
+    @staticmethod
+    def forward(ctx: Any, means2d: Tensor, conics: Tensor, depths: Tensor, colors: Tensor, opacities_eff: Tensor,
+                background: Tensor, bins: TileBins, camera: Camera, config: RasterConfig, with_depth: bool,
+                tap: GradientTap | None) -> tuple[Tensor | None, ...]:
+        k = cuda.kernels(means2d.dtype)
+        h, w = camera.height, camera.width
+        picture, transmittances, last_ids = k.empty(h, w, 3), k.empty(h, w), k.empty(h, w, dtype=torch.int32)
+        depth = k.empty(h, w) if with_depth else None
+        splats = (background, bins.tile_offsets, bins.flatten_ids, means2d, conics, opacities_eff, colors, depths)
+        k.rasterize_fwd(k.camera(camera, config), k.raster(config), *splats, picture, transmittances, depth, last_ids)
+        ctx.save_for_backward(*splats, transmittances, last_ids)
+        ctx.camera, ctx.config, ctx.tap = camera, config, tap
+        ctx.mark_non_differentiable(last_ids)
+        ctx.set_materialize_grads(False)
+        return picture, transmittances, depth, last_ids
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor | None) -> tuple[Tensor | None, ...]:
+        v_picture, v_transmittances, v_depth, _ = cotangents
+        *splats, transmittances, last_ids = ctx.saved_tensors
+        camera, tap, means2d = ctx.camera, ctx.tap, splats[3]
+        n, k = len(means2d), cuda.kernels(means2d.dtype)
+        v_picture = k.zeros(camera.height, camera.width, 3) if v_picture is None else v_picture.contiguous()
+        v_transmittances, v_depth = (None if v is None else v.contiguous() for v in (v_transmittances, v_depth))
+        v_means2d, v_conics, v_opacities, v_colors = k.zeros(n, 2), k.zeros(n, 3), k.zeros(n), k.zeros(n, 3)
+        v_depths = None if v_depth is None else k.zeros(n)
+        v_abs = k.zeros(n, 2) if tap is not None and tap.absolute else None
+        k.rasterize_bwd(k.camera(camera, ctx.config), k.raster(ctx.config), *splats, transmittances, last_ids, v_picture,
+                        v_transmittances, v_depth, v_means2d, v_conics, v_opacities, v_colors, v_depths, v_abs)
+        _fill(tap, v_means2d, v_abs, v_conics, v_colors, v_opacities)
+        v_background = (v_picture * transmittances[..., None]).sum((0, 1)) if ctx.needs_input_grad[5] else None
+        return v_means2d, v_conics, v_depths, v_colors, v_opacities, v_background, *(None,) * 5
 
 
 def rasterize(projected: Projected, colors: Tensor, opacities_eff: Tensor, bins: TileBins, camera: Camera,
@@ -90,6 +132,9 @@ def rasterize(projected: Projected, colors: Tensor, opacities_eff: Tensor, bins:
                 attach_tap(tap, projected, colors, opacities_eff, bins, camera, background, config, picture[:3],
                            interrupt.check)
             return picture
+        if backend == "cuda":
+            return _RasterizeCuda.apply(projected.means2d, projected.conics, projected.depths, colors, opacities_eff,
+                                        background, bins, camera, config, depth, tap)
         return _Rasterize.apply(projected.means2d, projected.conics, projected.depths, colors, opacities_eff, background,
                                 projected.extents, projected.compensations, bins, camera, config, depth, tap)
 
@@ -102,4 +147,14 @@ def count_contributors(projected: Projected, opacities_eff: Tensor, colors: Tens
     counts = buffers.empty((camera.height, camera.width), torch.int32)
     k.rasterize_count(k.camera(camera, config), k.raster(config), bins.tile_offsets, bins.flatten_ids, _rows(bins),
                       records, counts)
+    return counts
+
+
+def count_contributors_cuda(projected: Projected, opacities_eff: Tensor, colors: Tensor, bins: TileBins, camera: Camera,
+                            config: RasterConfig) -> Tensor:
+    """The same on CUDA."""
+    k = cuda.kernels(opacities_eff.dtype)
+    counts = k.empty(camera.height, camera.width, dtype=torch.int32)
+    k.rasterize_count(k.camera(camera, config), k.raster(config), colors.new_zeros(3), bins.tile_offsets, bins.flatten_ids,
+                      projected.means2d, projected.conics, opacities_eff, colors, None, counts)
     return counts

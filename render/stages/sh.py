@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from render import timing
-from render.backends import buffers, cpu
+from render.backends.choose import kernels
+from render.backends.launches import Kernels
 from render.config import RasterConfig
 from render.reference.sh import sh_to_colors as reference_sh_to_colors
 from render.shapes import check
@@ -26,29 +27,29 @@ def _parts(sh: Tensor, shN: Tensor | None) -> tuple[Tensor, int, Tensor, int]:
 class _Sh(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, means: Tensor, sh: Tensor, shN: Tensor | None, extents: Tensor | None, camera: Camera,
-                degree: int) -> Tensor:
-        k = cpu.kernels(means.dtype)
-        colors = buffers.empty((len(means), 3), means.dtype)
+                degree: int, backend: str) -> Tensor:
+        k = kernels(backend, means.dtype)
+        colors = k.empty(len(means), 3)
         k.sh_fwd(_camera(k, camera), len(means), degree, means, *_parts(sh, shN), extents, colors)
         ctx.save_for_backward(means, sh, shN, extents, colors)
-        ctx.camera, ctx.degree = camera, degree
+        ctx.camera, ctx.degree, ctx.backend = camera, degree, backend
         return colors
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
         (v_colors,) = cotangents
         means, sh, shN, extents, colors = ctx.saved_tensors
-        k = cpu.kernels(means.dtype)
-        v_means, v_sh = cpu.empty_like_all(means, sh)
+        k = kernels(ctx.backend, means.dtype)
+        v_means, v_sh = k.empty_like(means, sh)
         # Bands not in use receive nothing, which spares writing their zeros when they stand in an array of their own.
-        v_shN = None if shN is None or ctx.degree == 0 else buffers.empty_like(shN)
+        v_shN = None if shN is None or ctx.degree == 0 else k.empty_like(shN)[0]
         total = sh.shape[1] + (0 if v_shN is None else v_shN.shape[1])
         k.sh_bwd(_camera(k, ctx.camera), len(means), ctx.degree, total, means, *_parts(sh, shN), extents, colors,
                  v_colors.contiguous(), v_means, *_parts(v_sh, v_shN))
-        return v_means, v_sh, v_shN, None, None, None
+        return v_means, v_sh, v_shN, None, None, None, None
 
 
-def _camera(k: cpu.Kernels, camera: Camera) -> Any:
+def _camera(k: Kernels, camera: Camera) -> Any:
     return k.camera(camera, RasterConfig())  # colours ask only for the centre
 
 
@@ -65,4 +66,5 @@ def sh_to_colors(means: Tensor, sh: Tensor, camera: Camera, degree: int, backend
         total = sh.shape[1] + (0 if shN is None else shN.shape[1])
         if not 0 <= degree <= 3 or total < (degree + 1) ** 2:
             raise ValueError(f"sh: degree {degree} needs 0 <= degree <= 3 and {(degree + 1) ** 2} coefficients, got {total}")
-        return _Sh.apply(means, sh.contiguous(), shN if shN is None else shN.contiguous(), extents, camera, degree)
+        return _Sh.apply(means, sh.contiguous(), shN if shN is None else shN.contiguous(), extents, camera, degree,
+                         backend)

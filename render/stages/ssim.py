@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from render import timing
-from render.backends import buffers, cpu
+from render.backends import buffers, cpu, cuda
 from render.config import LOSSES
 from render.reference.ssim import photometric_loss as reference_photometric_loss
 from render.shapes import check
@@ -49,6 +49,35 @@ class _Photometric(torch.autograd.Function):
         return v_image, None, None, None
 
 
+class _PhotometricCuda(torch.autograd.Function):
+    """The same on the device, where loss and terms stay: nothing here waits for them."""
+
+    @staticmethod
+    def forward(ctx: Any, image: Tensor, target: Tensor, weights: tuple[float, float, float], constant: float
+                ) -> tuple[Tensor, Tensor]:
+        k = cuda.kernels(image.dtype)
+        height, width = image.shape[:2]
+        partials = k.empty(cuda.ssim_blocks(height, width), 3, dtype=torch.float64)
+        maps = k.empty(3, *image.shape) if weights[2] != 0 and ctx.needs_input_grad[0] else None
+        k.ssim_fwd(height, width, k.window, image, target, partials, maps)
+        means = partials.sum(0) / image.numel()
+        ctx.save_for_backward(image, target, maps)
+        ctx.weights = weights
+        terms = means.to(image.dtype)
+        ctx.mark_non_differentiable(terms)
+        loss = constant + sum(weight * mean for weight, mean in zip(weights, means.unbind()))
+        return torch.as_tensor(loss).to(image.dtype), terms
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
+        v_loss, _ = cotangents
+        image, target, maps = ctx.saved_tensors
+        k = cuda.kernels(image.dtype)
+        (v_image,) = k.empty_like(image)
+        k.ssim_bwd(*image.shape[:2], k.window, image, target, maps, (v_loss / image.numel()).reshape(1), *ctx.weights, v_image)
+        return v_image, None, None, None
+
+
 def photometric_loss(image: Tensor, target: Tensor, *, kind: str = "l1_ssim", lambda_dssim: float = 0.2,
                      backend: str) -> tuple[Tensor, Tensor]:
     """(loss, terms [3] = l1, mse, ssim); see render/reference/ssim.py. The target receives no gradient."""
@@ -59,4 +88,5 @@ def photometric_loss(image: Tensor, target: Tensor, *, kind: str = "l1_ssim", la
             raise ValueError(f"loss kind is {kind!r}; choose {' or '.join(LOSSES)}")
         check(image=(image, "H W 3"), target=(target, "H W 3"))
         weights, constant = ((0.0, 1.0, 0.0), 0.0) if kind == "mse" else ((1 - lambda_dssim, 0.0, -lambda_dssim), lambda_dssim)
-        return _Photometric.apply(image.contiguous(), target.contiguous(), weights, constant)
+        function = _PhotometricCuda if backend == "cuda" else _Photometric
+        return function.apply(image.contiguous(), target.contiguous(), weights, constant)

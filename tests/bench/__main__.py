@@ -41,7 +41,7 @@ STAGES = {  # stage: beginnings of its kernels' names
 class Stopwatch:
     """Sums the wall time of every kernel launch by name."""
 
-    def __init__(self, kernels: cpu.Kernels) -> None:
+    def __init__(self, kernels: cpu.CpuKernels) -> None:
         self.seconds: dict[str, float] = {}
         for name in CPU_KERNELS:
             setattr(kernels, name, self._timed(name, getattr(kernels, name)))
@@ -124,7 +124,7 @@ class Bench:
         return {"loss": loss} | {f"v_{k}_l1": float(v.grad.double().abs().sum()) for k, v in self.leaves().items()
                                  if v.grad is not None}
 
-    def work(self, kernels: cpu.Kernels) -> dict[str, int]:
+    def work(self, kernels: cpu.CpuKernels) -> dict[str, int]:
         output = self.forward()
         records = pack(kernels, output.projected, output.splat_opacities, output.splat_colors, False)
         work = torch.zeros(2, dtype=torch.int64)
@@ -138,7 +138,7 @@ def milliseconds(seconds: float) -> float:
     return round(1e3 * seconds, 3)
 
 
-def measure(name: str, kernels: cpu.Kernels, watch: Stopwatch, ceiling: Ceiling) -> dict[str, Any]:
+def measure(name: str, kernels: cpu.CpuKernels, watch: Stopwatch, ceiling: Ceiling) -> dict[str, Any]:
     bench = Bench(make(name))
     runs = RUNS[name]
     checks, work = bench.checks(), bench.work(kernels)

@@ -151,3 +151,17 @@ class Host:
                     same = bool((first - second).abs().max() <= tolerance)
                 if not same:
                     raise EmulationError(f"{name}: results depend on the order of threads")
+
+
+class Emulated:
+    """Runs the CUDA backend's kernels here, in place of PyCUDA: see render/backends/cuda.py, Driver."""
+
+    device = torch.device("cpu")
+
+    def __init__(self) -> None:
+        self.hosts = {True: Host(torch.float64), False: Host(torch.float32)}
+        self.launched: list[str] = []
+
+    def launch(self, kernel: str, double: bool, grid: tuple[int, ...], block: tuple[int, ...], values: tuple[Any, ...]) -> None:
+        self.launched.append(kernel)
+        self.hosts[double].launch(kernel, grid, block, *values)

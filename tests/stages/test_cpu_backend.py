@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from render.backends import buffers, compile, cpu
+from render.backends.launches import LaunchError
 from render.config import ALPHA_GRADIENTS, RasterConfig
 from render.pipeline import render, resolve_backend
 from render.stages.activate import activate
@@ -102,14 +103,14 @@ def test_an_interrupted_compilation_ends_at_once_with_all_that_it_started(monkey
 def test_launches_are_checked_against_the_signature():
     k = cpu.kernels(torch.float32)
     good = torch.zeros(8)
-    args = [1.0, 0.9, 0.999, 1.0, 1e-15]
-    with pytest.raises(cpu.LaunchError, match="grad.*float64"):
+    args = [1.0, 0.9, 0.999, 1.0, 1e-15, None, 1]
+    with pytest.raises(LaunchError, match="grad.*float64"):
         k.adam_step(8, good, good.double(), good, good, *args)
-    with pytest.raises(cpu.LaunchError, match="param.*strided"):
+    with pytest.raises(LaunchError, match="param.*strided"):
         k.adam_step(8, torch.zeros(16)[::2], good, good, good, *args)
-    with pytest.raises(cpu.LaunchError, match="grad.*n is 8"):
+    with pytest.raises(LaunchError, match="grad.*n is 8"):
         k.adam_step(8, good, torch.zeros(9), good, good, *args)
-    with pytest.raises(cpu.LaunchError, match="takes 10 arguments"):
+    with pytest.raises(LaunchError, match="takes 12 arguments"):
         k.adam_step(8, good)
     with pytest.raises(TypeError, match="float32 or float64"):
         cpu.kernels(torch.float16)
@@ -173,21 +174,21 @@ def test_a_damaged_library_is_built_once_more_and_one_that_never_loads_is_one_se
     monkeypatch.setenv("SPLATSCOPE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("COPY", str(script))
     with pytest.raises(compile.CompileError, match="cannot be loaded.*SPLATSCOPE_CACHE"):
-        cpu.Kernels(torch.float32)
+        cpu.CpuKernels(torch.float32)
     compile.built_library(False).write_bytes(b"half a library")
     monkeypatch.setenv("COPY", str(built))
-    assert cpu.Kernels(torch.float32).chunks == 16
+    assert cpu.CpuKernels(torch.float32).chunks == 16
 
 
 def test_debug_names_the_kernel_that_wrote_nan(monkeypatch):
     monkeypatch.setenv("SPLATSCOPE_DEBUG", "1")
-    k = cpu.Kernels(torch.float32)
+    k = cpu.CpuKernels(torch.float32)
     good = torch.zeros(8)
-    k.adam_step(8, good.clone(), good, good.clone(), good.clone(), 1.0, 0.9, 0.999, 1.0, 1e-15)
+    k.adam_step(8, good.clone(), good, good.clone(), good.clone(), 1.0, 0.9, 0.999, 1.0, 1e-15, None, 1)
     with pytest.raises(FloatingPointError, match="adam_step wrote NaN into param, first at row 3"):
         bad = good.clone()
         bad[3] = float("nan")
-        k.adam_step(8, bad, good, good.clone(), good.clone(), 1.0, 0.9, 0.999, 1.0, 1e-15)
+        k.adam_step(8, bad, good, good.clone(), good.clone(), 1.0, 0.9, 0.999, 1.0, 1e-15, None, 1)
     case = scenes.make_random(60, 37, 23, 13).to(torch.float32)
     monkeypatch.setattr(cpu, "_loaded", {torch.float32: k})
     out = render(activate(case.params, "cpu"), case.camera, RasterConfig(), background=torch.zeros(3), sh_degree=3,

@@ -313,3 +313,30 @@ def test_adam_equals_torch(dtype, tolerance):
         adam_step(ours, gradient, m, v, step=step, lr=0.03, eps=1e-15, backend="cpu")
     assert_close("param", ours, theirs, tolerance)
     assert (ours - start).abs().min() > 0
+
+
+@pytest.mark.parametrize("row", [(), (1, 3), (15, 3)])
+def test_adam_with_extents_equals_the_reference_at_any_thread_count(row):
+    """Seen rows in runs of every length move, the others keep parameter and moments, whatever their gradient is."""
+    n = 3001
+    seen = noise((n,), 5).cumsum(0).sin() > 0.2
+    extents = torch.where(seen[:, None], noise((n, 2), 6).abs() + 0.1, 0.0)
+    assert seen.any() and not seen.all()
+    start = [noise((n, *row), 1), noise((n, *row), 2), noise((n, *row), 3).abs()]
+    gradient = noise((n, *row), 4)
+    gradient[~seen] = float("nan")
+    want, results = [t.clone() for t in start], []
+    adam_step(want[0], gradient, *want[1:], step=3, lr=0.03, eps=1e-15, backend="reference", extents=extents)
+    before = cpu.threads()
+    try:
+        for count in (1, 2, 4):
+            cpu.set_threads(count)
+            got = [t.clone() for t in start]
+            adam_step(got[0], gradient, *got[1:], step=3, lr=0.03, eps=1e-15, backend="cpu", extents=extents)
+            results.append(got)
+    finally:
+        cpu.set_threads(before)
+    for ours, theirs, old, *others in zip(results[0], want, start, *results[1:]):
+        assert_close("adam", ours[seen], theirs[seen], 1e-12)
+        assert torch.equal(ours[~seen], old[~seen]) and not torch.equal(ours[seen], old[seen])
+        assert all(torch.equal(ours, other) for other in others)

@@ -1,0 +1,128 @@
+"""The CUDA compiler: which chips it knows, the kernels' source as one text, the cache of what it built.
+
+PyCUDA runs the compiler (render/backends/cuda.py); everything here works without it and without a GPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from render.backends.compile import CompileError, cache_folder, source_folder
+from render.config import TILE_SIZE
+
+_LOCAL = re.compile(r'^[ \t]*#include[ \t]+"([^"]+)".*$', re.MULTILINE)
+_SYSTEM = re.compile(r"^[ \t]*#include[ \t]+<[^>]+>.*$", re.MULTILINE)
+_HOST_ONLY = ("simd.h",)
+Run = Callable[[str, list[str], str, str], bytes]
+"""(source, options, architecture, "cubin" or "ptx") -> what the compiler built. Raises CompileError with its text."""
+
+
+@dataclass(frozen=True)
+class Nvcc:
+    path: str
+    version: str                        # the release, as "13.0"
+    known: tuple[tuple[int, int], ...]  # compute capabilities it compiles for, ascending
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is compiled for a chip: machine code for it or for an older one of its family, else PTX that the driver ends."""
+
+    kind: str           # cubin or ptx
+    architecture: str   # sm_90, compute_120
+
+
+def _say(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout if done.returncode == 0 else ""
+
+
+def find_nvcc() -> Nvcc | None:
+    """The CUDA compiler on PATH, or the one of $CUDA_HOME or $CUDA_PATH."""
+    folders = [os.path.join(os.environ[name], "bin") for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    path = shutil.which("nvcc") or next(filter(None, (shutil.which("nvcc", path=folder) for folder in folders)), None)
+    return _ask(path) if path else None
+
+
+@cache
+def _ask(path: str) -> Nvcc | None:
+    release = re.search(r"release ([\d.]+)", _say(path, "--version"))
+    known = sorted({divmod(int(digits), 10) for digits in re.findall(r"compute_(\d+)\b", _say(path, "--list-gpu-arch"))})
+    return Nvcc(path, release[1], tuple(known)) if release and known else None
+
+
+def target_for(capability: tuple[int, int], nvcc: Nvcc) -> Target:
+    """What to compile for a chip. Raises CompileError for one that is older than everything the compiler knows."""
+    older = [known for known in nvcc.known if known <= capability]
+    if not older:
+        oldest = ".".join(map(str, nvcc.known[0]))
+        raise CompileError(f"the GPU has compute capability {capability[0]}.{capability[1]} and nvcc {nvcc.version} compiles "
+                           f"for {oldest} and newer: install an older CUDA toolkit")
+    major, minor = older[-1]
+    return Target("cubin", f"sm_{major}{minor}") if major == capability[0] else Target("ptx", f"compute_{major}{minor}")
+
+
+@cache
+def source(file: str) -> str:
+    """One .cu file with its headers in place: ASCII, and nothing left to include, since nvcc brings what CUDA needs."""
+    folder, seen = source_folder(), set[Path]()
+
+    def expand(path: Path) -> str:
+        if path in seen:
+            return ""
+        seen.add(path)
+        text = path.read_text(encoding="ascii").replace("#pragma once", "")
+        return _SYSTEM.sub("", _LOCAL.sub(
+            lambda match: "" if match[1] in _HOST_ONLY else expand((path.parent / match[1]).resolve()), text))
+
+    return expand((folder / f"{file}.cu").resolve())
+
+
+def options(double: bool) -> list[str]:
+    """Never --use_fast_math: it flushes denormals and makes divisions inexact."""
+    return ["-std=c++17", "-O3", "-lineinfo", f"-DTILE_SIZE={TILE_SIZE}", *(["-DGS_DOUBLE"] if double else [])]
+
+
+def _target_path(file: str, double: bool, target: Target, nvcc: Nvcc) -> Path:
+    digest = hashlib.sha256("\0".join((source(file), *options(double), target.architecture, nvcc.version)).encode())
+    name = f"cuda-{file}-{'f64' if double else 'f32'}-{target.architecture}-{digest.hexdigest()[:20]}.{target.kind}"
+    return cache_folder() / name
+
+
+def is_built(file: str, double: bool, target: Target, nvcc: Nvcc) -> bool:
+    return _target_path(file, double, target, nvcc).exists()
+
+
+def built(file: str, double: bool, target: Target, nvcc: Nvcc, run: Run) -> bytes:
+    """The machine code (or PTX) of one file, compiled when this source, compiler and chip have none yet."""
+    path = _target_path(file, double, target, nvcc)
+    with contextlib.suppress(OSError):
+        return path.read_bytes()
+    code = run(source(file), options(double), target.architecture, target.kind)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as part:
+            part.write(code)
+        os.replace(part.name, path)
+    except OSError as error:
+        raise CompileError(f"the kernel cache {path.parent} cannot be written ({error.strerror}): "
+                           "set SPLATSCOPE_CACHE to another folder") from error
+    return code
+
+
+def forget(file: str, double: bool, target: Target, nvcc: Nvcc) -> None:
+    """Delete what is cached, as when it cannot be loaded."""
+    _target_path(file, double, target, nvcc).unlink(missing_ok=True)

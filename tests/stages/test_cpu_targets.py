@@ -8,10 +8,12 @@ import platform
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from render.backends import compile
+from render.backends.signatures import CPU_KERNELS
 
 pytestmark = pytest.mark.slow
 CONTRACT = Path(__file__).with_name("test_cpu_contract.py")
@@ -45,3 +47,21 @@ def test_compiles_for_neon(tmp_path):
                    "-Werror", "-shared", "-fPIC", *double, *sources, "-o", str(tmp_path / "kernels.so")]
         done = subprocess.run(command, capture_output=True, text=True, timeout=900)
         assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="-march=native names this processor")
+@pytest.mark.parametrize("double", [False, True])
+def test_G27_compiles_for_windows(double, tmp_path, monkeypatch):
+    """With the flags of Windows, by the cross compiler that ziglang carries: a library that exports every kernel."""
+    if importlib.util.find_spec("ziglang") is None:
+        pytest.skip("ziglang, which cross-compiles for Windows, is not installed: pip install 'splatscope[zig]'")
+    zig = (sys.executable, "-m", "ziglang", "c++")
+    monkeypatch.setattr(compile, "sys", SimpleNamespace(platform="win32"))
+    options = [o for o in compile.flags(compile.Compiler("ziglang", zig, zig[0], "1"), double) if o != "-O3"]
+    sources = [str(path) for path in sorted(compile.source_folder().glob("*.cpp"))]
+    library = tmp_path / "kernels.dll"
+    done = subprocess.run([*zig, "-target", "x86_64-windows-gnu", *options, "-O1", "-Wall", "-Werror", "-s", *sources, "-o",
+                           str(library)], capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr[-3000:]
+    content = library.read_bytes()   # its symbols are stripped: names that are left are exported
+    assert content[:2] == b"MZ" and [name for name in CPU_KERNELS if b"\0" + name.encode() + b"\0" not in content] == []

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import importlib.util
 import os
 import re
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
@@ -25,7 +24,7 @@ from torch import Tensor
 
 from render import interrupt
 from render.backends import launches, nvcc
-from render.backends.compile import CompileError, Progress
+from render.backends.compile import BEAT, CompileError, Progress
 from render.backends.launches import LaunchError, Plan
 from render.backends.signatures import CUDA_FILES, CUDA_KERNELS, Arg, cuda_file
 from render.config import TILE_SIZE
@@ -58,16 +57,17 @@ def problem() -> str:
         return "this PyTorch is a CPU build: install one that is built for CUDA"
     if not torch.cuda.is_available():
         return "PyTorch finds no NVIDIA GPU: install the NVIDIA driver, and see whether nvidia-smi lists the card"
-    if importlib.util.find_spec("pycuda") is None:
+    try:
+        version = metadata.version("pycuda")
+    except metadata.PackageNotFoundError:
         return "PyCUDA is missing: pip install 'splatscope[cuda]'"
-    version = tuple(int(part) for part in re.findall(r"\d+", metadata.version("pycuda"))[:3])
-    if version < PYCUDA_AT_LEAST:
-        return (f"PyCUDA {metadata.version('pycuda')} is older than {'.'.join(map(str, PYCUDA_AT_LEAST))}: "
-                "pip install --upgrade pycuda")
+    if tuple(int(part) for part in re.findall(r"\d+", version)[:3]) < PYCUDA_AT_LEAST:
+        return f"PyCUDA {version} is older than {'.'.join(map(str, PYCUDA_AT_LEAST))}: pip install --upgrade pycuda"
     try:
         importlib.import_module("pycuda.driver")
     except Exception as error:  # noqa: BLE001 - what a broken installation raises, in one sentence
-        return f"PyCUDA cannot be imported ({_first_line(error)}): build it again with pip install --force-reinstall pycuda"
+        return (f"PyCUDA cannot be imported ({_first_line(error)}): build it again with "
+                "pip install --no-cache-dir --force-reinstall --no-deps pycuda")
     compiler = nvcc.find_nvcc()
     if compiler is None:
         return "nvcc, the CUDA compiler, was not found: install the CUDA toolkit, or set CUDA_HOME to its folder"
@@ -93,15 +93,21 @@ class PyCuda:
         self.device = torch.device("cuda", self.index)
         torch.zeros(1, device=self.device)   # torch makes its context before PyCUDA looks for one
         self.driver = importlib.import_module("pycuda.driver")
-        self.driver.init()
-        self.context = self.driver.Device(self.index).retain_primary_context()
+        try:
+            self.driver.init()
+            self.context = self.driver.Device(self.index).retain_primary_context()
+        except self.driver.Error as error:
+            raise CompileError(f"PyCUDA cannot use the GPU ({_first_line(error)}): update the NVIDIA driver, and see whether "
+                               "another program holds the card") from error
         compiler = nvcc.find_nvcc()
         if compiler is None:
             raise CompileError("nvcc, the CUDA compiler, was not found: install the CUDA toolkit")
         self.nvcc = compiler
         self.target = nvcc.target_for(torch.cuda.get_device_capability(self.index), compiler)
         self._functions: dict[tuple[str, bool], Any] = {}
-        self._modules: list[Any] = []        # functions do not keep their module alive
+        self._modules: list[Any] = []        # older PyCUDA's functions do not keep their module alive
+        self._thread = threading.local()
+        self._debug = bool(os.environ.get("SPLATSCOPE_DEBUG"))
 
     @contextmanager
     def pushed(self) -> Iterator[None]:
@@ -118,12 +124,14 @@ class PyCuda:
         if missing:
             said = f"Compiling the CUDA kernels with nvcc {self.nvcc.version}, once for this machine"
             with ThreadPoolExecutor(min(len(missing), os.cpu_count() or 1)) as pool:
-                jobs = [pool.submit(self._code, file, double) for file in missing]
+                jobs = {pool.submit(self._code, file, double) for file in missing}
                 try:
-                    for count, job in enumerate(as_completed(jobs)):
+                    while jobs:
                         if progress is not None:
-                            progress(f"{said}: {count} of {len(missing)} files are done ...")
-                        job.result()
+                            progress(f"{said}: {len(missing) - len(jobs)} of {len(missing)} files are done ...")
+                        done, jobs = wait(jobs, BEAT, FIRST_COMPLETED)
+                        for job in done:
+                            job.result()
                 except BaseException:
                     pool.shutdown(cancel_futures=True)
                     raise
@@ -145,24 +153,42 @@ class PyCuda:
         except self.driver.CompileError as error:
             raise CompileError(f"nvcc {self.nvcc.version} could not compile the CUDA kernels:\n"
                                f"{getattr(error, 'stderr', '') or error}".strip()) from error
+        except OSError as error:
+            raise CompileError(f"nvcc could not be run ({_first_line(error)}): reinstall the CUDA toolkit, or free some space "
+                               "for temporary files") from error
 
     def _module(self, file: str, double: bool) -> Any:
         """The loaded module; cached code that the driver refuses is deleted and built once more."""
-        try:
-            return self.driver.module_from_buffer(self._code(file, double))
-        except self.driver.Error:
-            nvcc.forget(file, double, self.target, self.nvcc)
-        try:
-            return self.driver.module_from_buffer(self._code(file, double))
-        except self.driver.Error as error:
-            raise CompileError(f"the NVIDIA driver refuses the compiled CUDA kernels ({_first_line(error)}): "
-                               f"update the driver for CUDA {self.nvcc.version}") from error
+        for last in (False, True):
+            try:
+                return self.driver.module_from_buffer(self._code(file, double))
+            except self.driver.MemoryError as error:
+                raise MemoryError(f"the GPU is out of memory for the CUDA kernels ({_first_line(error)})") from error
+            except self.driver.Error as error:
+                nvcc.forget(file, double, self.target, self.nvcc)
+                if last:
+                    raise CompileError(f"the NVIDIA driver refuses the compiled CUDA kernels ({_first_line(error)}): "
+                                       f"update the driver for CUDA {self.nvcc.version}") from error
+        raise AssertionError("unreachable")
 
     def launch(self, kernel: str, double: bool, grid: Shape, block: Shape, values: tuple[Any, ...]) -> None:
-        torch.cuda.set_device(self.index)   # a thread that has not used CUDA yet has no context
+        torch.cuda.set_device(self.index)
+        if not hasattr(self._thread, "entered"):
+            # A new thread has no context, and set_device gives it none where the device already is the current one:
+            # what torch launches through the runtime does.
+            torch.zeros(1, device=self.device)
+            self._thread.entered = True
         if torch.cuda.current_stream().cuda_stream != 0:
             raise LaunchError(f"{kernel}: PyCUDA launches on the default stream only, and another is current in torch")
-        self._functions[kernel, double](*packed(CUDA_KERNELS[kernel], values, double), grid=grid, block=block)
+        arguments = packed(CUDA_KERNELS[kernel], values, double)
+        try:
+            self._functions[kernel, double](*arguments, grid=grid, block=block)
+        except self.driver.MemoryError as error:
+            raise MemoryError(f"{kernel}: the GPU is out of memory ({_first_line(error)})") from error
+        except self.driver.Error as error:
+            raise RuntimeError(f"{kernel} cannot be launched ({_first_line(error)})") from error
+        if self._debug:
+            torch.cuda.synchronize()   # what goes wrong in a kernel is otherwise told by a later call
 
 
 def packed(arguments: tuple[Arg, ...], values: tuple[Any, ...], double: bool) -> list[Any]:
@@ -229,7 +255,7 @@ class CudaKernels(launches.Kernels):
     def _launcher(self, name: str, arguments: tuple[Arg, ...]) -> Callable[..., None]:
         """kernel(*values in signature order). With $SPLATSCOPE_DEBUG it waits for the end and searches outputs for NaN."""
         debug = bool(os.environ.get("SPLATSCOPE_DEBUG"))
-        plan, double = Plan(name, arguments, self.dtype, self.device.type), self.dtype == torch.float64
+        plan, double = Plan(name, arguments, self.dtype, self.device), self.dtype == torch.float64
         scalars = [(place, arg.name) for place, arg in enumerate(arguments) if arg.shape is None]
 
         def launch(*values: Any) -> None:

@@ -25,10 +25,10 @@ class LaunchError(TypeError):
 
 
 class Plan:
-    """The signature of one kernel in one precision and on one kind of device."""
+    """The signature of one kernel in one precision and on one device."""
 
-    def __init__(self, kernel: str, arguments: Sequence[Arg], real: torch.dtype, device: str) -> None:
-        self.kernel, self.device = kernel, device
+    def __init__(self, kernel: str, arguments: Sequence[Arg], real: torch.dtype, device: torch.device | str) -> None:
+        self.kernel, self.device = kernel, torch.device(device)
         self.arguments = [(arg, DTYPES.get(arg.type, real)) for arg in arguments]
 
     def check(self, values: Sequence[Any]) -> dict[str, int]:
@@ -43,7 +43,7 @@ class Plan:
                 if not arg.nullable:
                     self._fail(arg, "None")
                 continue
-            if value.dtype is not dtype or value.device.type != self.device or not (arg.strided or value.is_contiguous()):
+            if value.dtype is not dtype or value.device != self.device or not (arg.strided or value.is_contiguous()):
                 self._fail(arg, _describe(value))
             shape = value.shape
             if len(shape) != len(arg.shape):
@@ -64,7 +64,7 @@ class Plan:
                                              f"({len(bad)} numbers of {value.numel()})")
 
     def _fail(self, arg: Arg, got: str) -> None:
-        where = self.device.upper()
+        where = str(self.device).upper()
         want = f"{arg.type} tensor [{' '.join(arg.shape)}]" if arg.shape is not None else arg.type
         raise LaunchError(f"{self.kernel}: {arg.name} must be a {'contiguous ' if not arg.strided else ''}{where} {want}, "
                           f"got {got}")

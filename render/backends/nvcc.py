@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +24,10 @@ from render.config import TILE_SIZE
 _LOCAL = re.compile(r'^[ \t]*#include[ \t]+"([^"]+)".*$', re.MULTILINE)
 _SYSTEM = re.compile(r"^[ \t]*#include[ \t]+<[^>]+>.*$", re.MULTILINE)
 _HOST_ONLY = ("simd.h",)
+_USUAL = () if sys.platform == "win32" else ("/usr/local/cuda/bin",)
+_INTEGRATED = {(5, 3), (6, 2), (7, 2), (8, 7), (10, 1), (11, 0)}
+"""Jetson and its kin: their machine code does not run on a graphics card, nor a card's on them."""
+_DIGEST = 32
 Run = Callable[[str, list[str], str, str], bytes]
 """(source, options, architecture, "cubin" or "ptx") -> what the compiler built. Raises CompileError with its text."""
 
@@ -51,9 +56,9 @@ def _say(*command: str) -> str:
 
 
 def find_nvcc() -> Nvcc | None:
-    """The CUDA compiler on PATH, or the one of $CUDA_HOME or $CUDA_PATH."""
+    """The CUDA compiler on PATH, or the one of $CUDA_HOME or $CUDA_PATH, or where the toolkit's installer puts it."""
     folders = [os.path.join(os.environ[name], "bin") for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
-    path = shutil.which("nvcc") or next(filter(None, (shutil.which("nvcc", path=folder) for folder in folders)), None)
+    path = shutil.which("nvcc") or next(filter(None, (shutil.which("nvcc", path=f) for f in (*folders, *_USUAL))), None)
     return _ask(path) if path else None
 
 
@@ -66,13 +71,14 @@ def _ask(path: str) -> Nvcc | None:
 
 def target_for(capability: tuple[int, int], nvcc: Nvcc) -> Target:
     """What to compile for a chip. Raises CompileError for one that is older than everything the compiler knows."""
-    older = [known for known in nvcc.known if known <= capability]
+    older = [known for known in nvcc.known if known == capability or (known < capability and known not in _INTEGRATED)]
     if not older:
         oldest = ".".join(map(str, nvcc.known[0]))
         raise CompileError(f"the GPU has compute capability {capability[0]}.{capability[1]} and nvcc {nvcc.version} compiles "
                            f"for {oldest} and newer: install an older CUDA toolkit")
     major, minor = older[-1]
-    return Target("cubin", f"sm_{major}{minor}") if major == capability[0] else Target("ptx", f"compute_{major}{minor}")
+    runs = (major, minor) == capability or (major == capability[0] and capability not in _INTEGRATED)
+    return Target("cubin", f"sm_{major}{minor}") if runs else Target("ptx", f"compute_{major}{minor}")
 
 
 @cache
@@ -92,8 +98,9 @@ def source(file: str) -> str:
 
 
 def options(double: bool) -> list[str]:
-    """Never --use_fast_math: it flushes denormals and makes divisions inexact."""
-    return ["-std=c++17", "-O3", "-lineinfo", f"-DTILE_SIZE={TILE_SIZE}", *(["-DGS_DOUBLE"] if double else [])]
+    """Never --use_fast_math: it flushes denormals and makes divisions inexact. That a chip is old is no news to its owner."""
+    return ["-std=c++17", "-O3", "-lineinfo", "-Wno-deprecated-gpu-targets", f"-DTILE_SIZE={TILE_SIZE}",
+            *(["-DGS_DOUBLE"] if double else [])]
 
 
 def _target_path(file: str, double: bool, target: Target, nvcc: Nvcc) -> Path:
@@ -102,20 +109,30 @@ def _target_path(file: str, double: bool, target: Target, nvcc: Nvcc) -> Path:
     return cache_folder() / name
 
 
+def _cached(path: Path) -> bytes | None:
+    """What is cached, unless it is damaged: the driver is given no length and would read past the end of code cut short."""
+    with contextlib.suppress(OSError):
+        content = path.read_bytes()
+        code = content[:-_DIGEST]
+        return code if code and hashlib.sha256(code).digest() == content[-_DIGEST:] else None
+    return None
+
+
 def is_built(file: str, double: bool, target: Target, nvcc: Nvcc) -> bool:
-    return _target_path(file, double, target, nvcc).exists()
+    return _cached(_target_path(file, double, target, nvcc)) is not None
 
 
 def built(file: str, double: bool, target: Target, nvcc: Nvcc, run: Run) -> bytes:
     """The machine code (or PTX) of one file, compiled when this source, compiler and chip have none yet."""
     path = _target_path(file, double, target, nvcc)
-    with contextlib.suppress(OSError):
-        return path.read_bytes()
+    found = _cached(path)
+    if found is not None:
+        return found
     code = run(source(file), options(double), target.architecture, target.kind)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as part:
-            part.write(code)
+            part.write(code + hashlib.sha256(code).digest())
         os.replace(part.name, path)
     except OSError as error:
         raise CompileError(f"the kernel cache {path.parent} cannot be written ({error.strerror}): "

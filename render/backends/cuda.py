@@ -79,7 +79,7 @@ def problem() -> str:
 
 
 def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".: ")
+    return next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".:- ")
 
 
 # ---------------------------------------------------------------- PyCUDA

@@ -98,8 +98,8 @@ def _build(file: str, double: bool) -> ctypes.CDLL:
 class Host:
     """Emulated kernels of one precision: host.launch("project_fwd", grid, block, *arguments)."""
 
-    def __init__(self, dtype: torch.dtype) -> None:
-        self.dtype, self.double = dtype, dtype == torch.float64
+    def __init__(self, dtype: torch.dtype, orders: int = ORDERS) -> None:
+        self.dtype, self.double, self.orders = dtype, dtype == torch.float64, orders
         real = ctypes.c_double if self.double else ctypes.c_float
         self._camera, self._raster = camera_struct(real), raster_struct(real)
         self._files: dict[str, ctypes.CDLL] = {}
@@ -130,18 +130,22 @@ class Host:
         assert arg.strided or value.is_contiguous(), f"{name}: {arg.name} is strided"
         return ctypes.c_void_p(value.data_ptr())
 
+    def run(self, name: str, grid: tuple[int, ...], block: tuple[int, ...], passed: list[Any], order: int = 0) -> None:
+        """One launch with its arguments as C takes them: addresses, scalars, structs by reference."""
+        shape = (ctypes.c_uint * 6)(*(grid + (1, 1, 1))[:3], *(block + (1, 1, 1))[:3])
+        said = self._function(name)(order, shape, *passed)
+        if said:
+            raise EmulationError(f"{name}: {said.decode()}")
+
     def launch(self, name: str, grid: tuple[int, ...], block: tuple[int, ...], *values: Any) -> None:
         arguments = CUDA_KERNELS[name]
         assert len(values) == len(arguments), f"{name} takes {len(arguments)} arguments, got {len(values)}"
-        shape = (ctypes.c_uint * 6)(*(grid + (1, 1, 1))[:3], *(block + (1, 1, 1))[:3])
         written = [v for a, v in zip(arguments, values) if a.written and isinstance(v, Tensor)]
         before, results = [t.clone() for t in written], []
-        for order in range(ORDERS):
+        for order in range(self.orders):
             for tensor, kept in zip(written, before):
                 tensor.copy_(kept)
-            said = self._function(name)(order, shape, *(self._pass(name, a, v) for a, v in zip(arguments, values)))
-            if said:
-                raise EmulationError(f"{name}: {said.decode()}")
+            self.run(name, grid, block, [self._pass(name, a, v) for a, v in zip(arguments, values)], order)
             results.append([t.clone() for t in written])
         for other in results[1:]:
             for first, second in zip(results[0], other):
@@ -158,8 +162,8 @@ class Emulated:
 
     device = torch.device("cpu")
 
-    def __init__(self) -> None:
-        self.hosts = {True: Host(torch.float64), False: Host(torch.float32)}
+    def __init__(self, orders: int = ORDERS) -> None:
+        self.hosts = {True: Host(torch.float64, orders), False: Host(torch.float32, orders)}
         self.launched: list[str] = []
 
     def launch(self, kernel: str, double: bool, grid: tuple[int, ...], block: tuple[int, ...], values: tuple[Any, ...]) -> None:

@@ -1,31 +1,35 @@
-"""Every CUDA kernel compiles for every architecture, float and double, without a warning; hot float kernels spill nothing."""
+"""Every CUDA kernel compiles for every architecture, float and double, without a warning; hot float kernels spill nothing.
+
+What is compiled is what ships: the texts and the options that render/backends/cuda.py hands to PyCUDA.
+"""
 
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from render.backends import compile
+from render.backends import nvcc
 from render.backends.signatures import CUDA_FILES, CUDA_KERNELS
-from render.config import TILE_SIZE
 
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
-NVCC = shutil.which("nvcc")
-pytestmark = pytest.mark.skipif(NVCC is None, reason="nvcc, the CUDA compiler, is not on the PATH")
+NVCC = nvcc.find_nvcc()
+pytestmark = pytest.mark.skipif(NVCC is None, reason="nvcc, the CUDA compiler, was not found")
 _ENTRY = re.compile(r"Compiling entry function '(\w+)' for 'sm_(\d+)\w*'")
 _SPILL = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?")
 
 
-def build(file: str, double: bool, out: str) -> list[tuple[str, int, int, int, int]]:
+def build(file: str, double: bool, folder: Path) -> list[tuple[str, int, int, int, int]]:
     """(kernel, architecture, registers, spilled bytes, shared bytes) of each kernel in a .cu file."""
     targets = [part for a in ARCHITECTURES for part in ("-gencode", f"arch=compute_{a},code=sm_{a}")]
-    macros = [f"-DTILE_SIZE={TILE_SIZE}", *(["-DGS_DOUBLE"] if double else [])]
-    command = [str(NVCC), "-std=c++17", "--threads", "2", *targets, "-Xptxas", "-v", "-Werror", "all-warnings", "-fatbin",
-               *macros, str(compile.source_folder() / f"{file}.cu"), "-o", out]
+    assert NVCC is not None
+    text = folder / f"{file}.cu"
+    text.write_text(nvcc.source(file), encoding="ascii")
+    command = [NVCC.path, *nvcc.options(double), "--threads", "2", *targets, "-Xptxas", "-v", "-Werror", "all-warnings",
+               "-fatbin", str(text), "-o", str(folder / f"{file}.fatbin")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "warning" not in done.stderr.lower(), done.stderr[-3000:]
@@ -42,7 +46,7 @@ def build(file: str, double: bool, out: str) -> list[tuple[str, int, int, int, i
 
 @pytest.mark.parametrize("double", [False, True], ids=["float", "double"])
 def test_all_kernels_compile_everywhere_and_hot_ones_do_not_spill(double, tmp_path, capsys):
-    rows = [row for file in CUDA_FILES for row in build(file, double, str(tmp_path / f"{file}.fatbin"))]
+    rows = [row for file in CUDA_FILES for row in build(file, double, tmp_path)]
     assert {(kernel, arch) for kernel, arch, *_ in rows} == {(k, a) for k in CUDA_KERNELS for a in ARCHITECTURES}
     with capsys.disabled():
         print(f"\n{'double' if double else 'float'} kernels: registers (spilled bytes) by architecture, shared memory")

@@ -50,13 +50,27 @@ class Driver(Protocol):
 # ---------------------------------------------------------------- whether it can run here
 
 
-@cache
 def problem() -> str:
     """Why the CUDA backend cannot run here, and what to do, in one sentence without its full stop; empty when it can."""
+    return next(iter(problems()), "")
+
+
+@cache
+def problems() -> tuple[str, ...]:
+    """All that is missing, a sentence each. PyCUDA is imported only where PyTorch finds a GPU."""
+    torchs = _torch_problem()
+    return tuple(filter(None, (torchs, _pycuda_problem(imports=not torchs), _nvcc_problem(asks=not torchs))))
+
+
+def _torch_problem() -> str:
     if torch.version.cuda is None:
         return "this PyTorch is a CPU build: install one that is built for CUDA"
     if not torch.cuda.is_available():
         return "PyTorch finds no NVIDIA GPU: install the NVIDIA driver, and see whether nvidia-smi lists the card"
+    return ""
+
+
+def _pycuda_problem(imports: bool) -> str:
     try:
         version = metadata.version("pycuda")
     except metadata.PackageNotFoundError:
@@ -64,15 +78,21 @@ def problem() -> str:
     if tuple(int(part) for part in re.findall(r"\d+", version)[:3]) < PYCUDA_AT_LEAST:
         return f"PyCUDA {version} is older than {'.'.join(map(str, PYCUDA_AT_LEAST))}: pip install --upgrade pycuda"
     try:
-        importlib.import_module("pycuda.driver")
+        if imports:
+            importlib.import_module("pycuda.driver")
     except Exception as error:  # noqa: BLE001 - what a broken installation raises, in one sentence
         return (f"PyCUDA cannot be imported ({_first_line(error)}): build it again with "
                 "pip install --no-cache-dir --force-reinstall --no-deps pycuda")
+    return ""
+
+
+def _nvcc_problem(asks: bool) -> str:
     compiler = nvcc.find_nvcc()
     if compiler is None:
         return "nvcc, the CUDA compiler, was not found: install the CUDA toolkit, or set CUDA_HOME to its folder"
     try:
-        nvcc.target_for(torch.cuda.get_device_capability(), compiler)
+        if asks:
+            nvcc.target_for(torch.cuda.get_device_capability(), compiler)
     except CompileError as error:
         return str(error)
     return ""

@@ -12,5 +12,5 @@ from tests.emulation.fake_pycuda import install
 def gpu(monkeypatch, tmp_path):
     made = install(monkeypatch, tmp_path / "cache")
     yield made
-    cuda.problem.cache_clear()
+    cuda.problems.cache_clear()
     assert not any(made.balance.values()), "a thread ends with a context on its stack, which aborts the process"

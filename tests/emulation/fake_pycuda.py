@@ -273,7 +273,7 @@ def install(patch: pytest.MonkeyPatch, cache: Path, gpu: Gpu | None = None) -> G
     patch.setattr(cuda, "_loaded", {})
     patch.setattr(nvcc, "cache_folder", lambda: cache)
     patch.setattr(nvcc, "find_nvcc", lambda: nvcc.Nvcc("nvcc", "13.0", KNOWN))
-    cuda.problem.cache_clear()
+    cuda.problems.cache_clear()
     return gpu
 
 

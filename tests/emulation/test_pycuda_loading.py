@@ -257,6 +257,13 @@ def test_I14_I15_each_lack_gives_one_sentence_and_auto_goes_on_to_the_cpu(gpu, m
     assert gpu.compiled == [] and gpu.loaded == 0
 
 
+def test_I15_all_that_is_missing_is_named_at_once(gpu, monkeypatch):
+    for lack in ("a torch with CUDA", "a new PyCUDA", "nvcc"):
+        LACKS[lack][0](monkeypatch, gpu)
+    assert [LACKS[lack][1] in said for lack, said in zip(("a torch with CUDA", "a new PyCUDA", "nvcc"), cuda.problems(),
+                                                         strict=True)] == [True] * 3
+
+
 def test_I15_everything_imports_where_pycuda_cannot_be_imported():
     code = ("import sys; sys.modules['pycuda'] = None\n"
             "import app.engine.loop, app.training.trainer, render.pipeline, tests.bench.__main__\n"

@@ -17,8 +17,6 @@ from typing import Any
 
 from render.config import setting
 
-MIN_PYCUDA = (2025, 1, 2)
-"""The first PyCUDA that builds with CUDA 13."""
 CPU_FLAGS = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512vl", "avx512bw", "neon", "asimd", "sve")
 BACKEND_MEANING = {
     "cuda": "CUDA kernels on the GPU",
@@ -88,7 +86,9 @@ def find_cpu() -> dict[str, Any]:
 
 
 def find_gpu() -> dict[str, Any]:
-    """NVIDIA devices, the driver and its CUDA, the toolkit, PyCUDA: asked from the system, without torch."""
+    """NVIDIA devices and the driver, asked from the system; toolkit and PyCUDA, and what the renderer misses for CUDA."""
+    from render.backends import cuda, nvcc
+
     devices = []
     smi = shutil.which("nvidia-smi")
     if smi:
@@ -98,15 +98,13 @@ def find_gpu() -> dict[str, Any]:
             cells = [c.strip() for c in line.split(",")]
             if len(cells) == 3:
                 devices.append(dict(zip(("name", "driver", "memory"), cells, strict=True)))
-    nvcc = shutil.which("nvcc") or next(
-        (str(p) for p in [Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin" / "nvcc"] if p.is_file()), None
-    )
-    release = re.search(r"release (\d+\.\d+)", _output([nvcc, "--version"])) if nvcc else None
+    compiler = nvcc.find_nvcc()
     return {
         "devices": devices,
         "driver_cuda": _driver_cuda(),
-        "nvcc": nvcc and {"path": nvcc, "version": release and release.group(1)},
+        "nvcc": compiler and {"path": compiler.path, "version": compiler.version},
         "pycuda": _pycuda(),
+        "missing": list(cuda.problems()),
     }
 
 
@@ -124,24 +122,11 @@ def _driver_cuda() -> str | None:
     )
 
 
-def _pycuda() -> dict[str, Any] | None:
-    """PyCUDA's version and whether it imports; asked in another process, which a broken installation may take along."""
+def _pycuda() -> str | None:
     try:
-        version = metadata.version("pycuda")
+        return metadata.version("pycuda")
     except metadata.PackageNotFoundError:
         return None
-    probe = subprocess.run(
-        [sys.executable, "-c", "import pycuda.driver"],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=60,
-        check=False,
-    )
-    return {
-        "version": version,
-        "problem": None if probe.returncode == 0 else (probe.stderr.strip().splitlines() or ["it crashes"])[-1],
-    }
 
 
 def _output(command: list[str]) -> str:
@@ -219,17 +204,8 @@ def advise(report: dict[str, Any]) -> list[str]:
         advice.append(report["cxx_problem"])
     if report["display"]["problem"]:
         advice.append(report["display"]["problem"])
-    pycuda, nvcc = gpu["pycuda"], gpu["nvcc"]
-    if pycuda and tuple(int(n) for n in re.findall(r"\d+", pycuda["version"])[:3]) < MIN_PYCUDA:
-        advice.append(
-            f"PyCUDA {pycuda['version']} is too old; run `pip install -U 'pycuda>={'.'.join(map(str, MIN_PYCUDA))}'`."
-        )
-    if pycuda and pycuda["problem"]:
-        advice.append(
-            f"PyCUDA is installed but does not import ({pycuda['problem']}); reinstall it with "
-            "`pip install --no-cache-dir --force-reinstall --no-deps pycuda`."
-        )
-    if nvcc and nvcc["version"] and gpu["driver_cuda"] and _numbers(nvcc["version"]) > _numbers(gpu["driver_cuda"]):
+    nvcc = gpu["nvcc"]
+    if nvcc and gpu["driver_cuda"] and _numbers(nvcc["version"]) > _numbers(gpu["driver_cuda"]):
         advice.append(
             f"nvcc is of CUDA {nvcc['version']} but the driver runs at most CUDA {gpu['driver_cuda']}; "
             "update the driver or install an older toolkit."
@@ -262,7 +238,7 @@ def as_text(report: dict[str, Any]) -> str:
                     [
                         gpu["driver_cuda"] and f"driver up to {gpu['driver_cuda']}",
                         gpu["nvcc"] and f"nvcc {gpu['nvcc']['version']} ({gpu['nvcc']['path']})",
-                        gpu["pycuda"] and f"PyCUDA {gpu['pycuda']['version']}",
+                        gpu["pycuda"] and f"PyCUDA {gpu['pycuda']}",
                     ],
                 )
             )
@@ -278,6 +254,8 @@ def as_text(report: dict[str, Any]) -> str:
     ]
     lines = [f"splatscope {report['splatscope']}, Python {report['python']}, {report['platform']}", ""]
     lines += [f"{name:<9} {text}" for name, text in rows]
+    if gpu["missing"]:
+        lines += ["", "To run on an NVIDIA GPU:", *(f"  - {sentence}." for sentence in gpu["missing"])]
     if report["advice"]:
         lines += ["", "To get more:", *(f"  - {sentence}" for sentence in report["advice"])]
     return "\n".join(lines)

@@ -39,7 +39,7 @@ def assert_gradients(f: Callable[[], Tensor], tensors: dict[str, Tensor], *, eps
             continue
         assert largest > 0, f"{name}: gradient is zero, so that the test would prove nothing"
         flat = gradient.reshape(-1)
-        chosen = torch.cat([flat.abs().topk(min(samples // 2, len(flat))).indices,
+        chosen = torch.cat([flat.abs().topk(min(samples // 2, len(flat))).indices.cpu(),
                             torch.randperm(len(flat), generator=rng)[:samples // 2]]).unique()
         for index in chosen.tolist():
             expected = central_difference(f, tensors[name], index, eps)

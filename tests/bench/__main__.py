@@ -1,5 +1,7 @@
 """python -m tests.bench --scenes A B C --json FILE: what the CPU kernels take, stage by stage, beside the ceiling.
 
+With --backend cuda: what the CUDA kernels take, beside gsplat's (tests/bench/gpu.py).
+
 Times are medians of runs made one after the other in one process. Ratios compare with the ceiling of the same run.
 """
 
@@ -28,6 +30,7 @@ from render.stages.adam import adam_step
 from render.stages.rasterize import pack
 from render.stages.ssim import photometric_loss
 from render.types import PARAM_GROUPS
+from tests.bench import gpu
 from tests.bench.ceiling import Ceiling
 from tests.bench.scenes import SIZES, Input, make
 
@@ -173,18 +176,22 @@ def measure(name: str, kernels: cpu.CpuKernels, watch: Stopwatch, ceiling: Ceili
                 runs=runs, threads=threads, stages=stages, work=work, peak_bytes=peak, checks=checks, ratio_to_ceiling=ratios)
 
 
-def main() -> int:
+def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--scenes", nargs="+", choices=list(SIZES), default=["A", "B", "C"])
     parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--backend", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--runs", type=int, default=0, help="runs of each measurement on CUDA; 0 = by the scene's size")
     parser.add_argument("--threads", type=int, default=cpu.threads())
     parser.add_argument("--write", type=Path, metavar="FOLDER", help="only save the inputs as .npz")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     if arguments.write:
         arguments.write.mkdir(parents=True, exist_ok=True)
         for name in arguments.scenes:
             np.savez(arguments.write / f"{name}.npz", **make(name).arrays)
         return 0
+    if arguments.backend == "cuda":
+        return gpu.main(arguments)
     cpu.set_threads(arguments.threads)
     torch.set_num_threads(arguments.threads)
     kernels, ceiling = cpu.kernels(torch.float32), Ceiling()

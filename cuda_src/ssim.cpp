@@ -54,6 +54,12 @@ GS_HD Real lanes_sum(Vec v, int n) {
     for (int l = 0; l < n; l++) s += v[l];
     return s;
 }
+
+// Not inside the kernels: what is thread_local in an exported function would be exported, which Windows refuses.
+template <int N> Strip<N>& strip_of_this_thread() {
+    thread_local Strip<N> strip;
+    return strip;
+}
 }  // namespace
 
 GS_KERNEL int64_t ssim_blocks(int height, int width) { return Grid(height, width).blocks(); }
@@ -65,7 +71,7 @@ GS_KERNEL void ssim_fwd(int height, int width, const Real* image, const Real* ta
     const int64_t plane = int64_t(g.H) * g.W3;
     parallel_jobs(g.blocks(), [&](int64_t block) {
         const int x0 = int(block % g.across) * COLUMNS, y0 = int(block / g.across) * ROWS;
-        thread_local Strip<5> strip;
+        auto& strip = strip_of_this_thread<5>();
         alignas(64) Line x, y, xx, yy, xy;
         double l1 = 0, mse = 0, ssim = 0;
         const int rows = std::min(ROWS, g.H - y0), columns = std::min(COLUMNS, g.W3 - x0);
@@ -125,7 +131,7 @@ GS_KERNEL void ssim_bwd(int height, int width, const Real* image, const Real* ta
     const bool structural = maps && w_ssim != 0;
     parallel_jobs(g.blocks(), [&](int64_t block) {
         const int x0 = int(block % g.across) * COLUMNS, y0 = int(block / g.across) * ROWS;
-        thread_local Strip<3> strip;
+        auto& strip = strip_of_this_thread<3>();
         alignas(64) Line line;
         const int rows = std::min(ROWS, g.H - y0), columns = std::min(COLUMNS, g.W3 - x0);
         for (int m = 0; structural && m < 3; m++)

@@ -49,7 +49,7 @@ class Compiler:
 
 def _version(command: tuple[str, ...]) -> str | None:
     try:
-        done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=30)
+        done = subprocess.run([*command, "--version"], capture_output=True, text=True, errors="replace", timeout=30)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip().splitlines()[0] if done.returncode == 0 and done.stdout.strip() else None
@@ -58,8 +58,8 @@ def _version(command: tuple[str, ...]) -> str | None:
 @cache
 def _find(cxx: str) -> Compiler | None:
     candidates: list[tuple[str, tuple[str, ...]]] = []
-    if cxx.strip():
-        candidates.append((cxx, tuple(cxx.split())))
+    if cxx.strip():   # a path with blanks stands for itself, else words are options
+        candidates.append((cxx, (cxx,) if shutil.which(cxx) else tuple(cxx.split())))
     candidates += [(name, (name,)) for name in ("g++", "clang++", "clang-cl")]
     if importlib.util.find_spec("ziglang"):
         candidates.append(("ziglang", (sys.executable, "-m", "ziglang", "c++")))
@@ -89,7 +89,7 @@ def cxx_problem() -> str:
 def cache_folder() -> Path:
     """Where compiled kernels are kept ($SPLATSCOPE_CACHE overrides the user's cache folder)."""
     override = os.environ.get("SPLATSCOPE_CACHE")
-    return Path(override) if override else Path(platformdirs.user_cache_dir("splatscope")) / "kernels"
+    return Path(override).absolute() if override else Path(platformdirs.user_cache_dir("splatscope")) / "kernels"
 
 
 def source_folder() -> Path:
@@ -109,15 +109,19 @@ def _cpu() -> str:
         return platform.processor() + platform.machine()
 
 
+def _is_clang_cl(compiler: Compiler) -> bool:
+    return compiler.command[0].removesuffix(".exe").endswith("clang-cl")
+
+
 def flags(compiler: Compiler, double: bool) -> list[str]:
     """No flag here may change what a NaN, an infinity or a denormal means: that excludes -ffast-math and its parts."""
     macros = [f"-DTILE_SIZE={TILE_SIZE}"] + (["-DGS_DOUBLE"] if double else [])
-    if compiler.name.endswith("clang-cl"):
+    if _is_clang_cl(compiler):
         return ["/std:c++20", "/O2", "/EHsc", "/LD", "/clang:-march=native", "/clang:-fno-math-errno", *macros]
     tune = "-mcpu=native" if platform.machine().lower() in ("arm64", "aarch64") else "-march=native"
     common = ["-std=c++20", "-O3", tune, "-fno-math-errno", "-ffp-contract=fast", "-shared", "-fvisibility=hidden", *macros]
-    if sys.platform != "win32":
-        common += ["-fPIC", "-pthread"]
+    # Windows finds a compiler's own libraries only on PATH, where ctypes does not look
+    common += ["-static"] if sys.platform == "win32" else ["-fPIC", "-pthread"]
     return common
 
 
@@ -222,8 +226,8 @@ class _Team:
         with self._lock:
             if self._ended:
                 raise CompileError("the compilation was stopped")
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self._folder,
-                                       start_new_session=True)
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+                                       cwd=self._folder, start_new_session=True)
             self._running.append(process)
         out, error = process.communicate()
         if process.returncode != 0:
@@ -253,7 +257,7 @@ def _build(compiler: Compiler, options: list[str], folder: Path, target: Path, p
     said = f"Compiling the CPU kernels with {compiler.name}, once for this machine"
     progress(f"{said} ...")
     start = time.monotonic()
-    microsoft = compiler.name.endswith("clang-cl")
+    microsoft = _is_clang_cl(compiler)
     compiling = [o for o in options if o not in ("-shared", "/LD")]
 
     def to(path: str) -> list[str]:
@@ -280,7 +284,11 @@ def _build(compiler: Compiler, options: list[str], folder: Path, target: Path, p
             built = Path(scratch) / target.name
             output = [f"/Fe:{built}"] if microsoft else ["-o", str(built)]
             team.run([*compiler.command, *options, *objects, *output])
-            os.replace(built, target)
+            try:
+                os.replace(built, target)
+            except PermissionError:   # Windows: another process has built and loaded the same meanwhile
+                if not target.exists():
+                    raise
     except OSError as error:
         raise CompileError(f"the kernel cache {target.parent} cannot be written ({error.strerror}): "
                            "set SPLATSCOPE_CACHE to another folder") from error

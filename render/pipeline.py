@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from render import interrupt
@@ -31,6 +32,11 @@ def resolve_backend(name: str) -> str:
         raise ValueError("backend cpu needs a C++ compiler ($CXX, g++, clang++ or clang-cl): install g++, or pip install "
                          "'splatscope[zig]'; or choose reference")
     return name
+
+
+def device_of(backend: str) -> torch.device:
+    """Where a backend's tensors live."""
+    return cuda.device() if backend == "cuda" else torch.device("cpu")
 
 
 def usable_backends() -> tuple[str, ...]:

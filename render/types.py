@@ -13,6 +13,7 @@ import numpy as np
 from render.config import TILE_SIZE
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 PARAM_GROUPS = ("means", "quats", "log_scales", "logit_opacities", "sh0", "shN")
@@ -37,6 +38,10 @@ class GaussianParams:
     def trained(self) -> dict[str, Tensor]:
         """The trained tensors by group name."""
         return {name: getattr(self, name) for name in PARAM_GROUPS}
+
+    def to(self, device: torch.device) -> GaussianParams:
+        """On another device; the same tensors where they are there already."""
+        return GaussianParams(**{name: tensor.to(device) for name, tensor in self.trained().items()}, uids=self.uids.to(device))
 
     def requires_grad_(self, flag: bool = True) -> GaussianParams:
         for tensor in self.trained().values():

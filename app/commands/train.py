@@ -66,7 +66,7 @@ def run(args: TrainArgs) -> int:
     # the slow imports come after the flags are known to be right
     from app.data.open import open_scene
     from app.training.run import prepare_output, say, train_headless
-    from app.training.trainer import TrainingStopped
+    from app.training.verdict import TrainingStopped
 
     scene = open_scene(args.source, resolution=args.resolution, long_side=args.long_side, images=args.images or None,
                        eval_every=EVAL_EVERY if args.eval else 0)

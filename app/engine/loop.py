@@ -79,6 +79,7 @@ class Engine:
         self.seconds = 0.0                       # spent in steps
         self.view_name = ""
         self.last_loss = self.last_psnr = float("nan")
+        self.last_measured = 0                   # the iteration they belong to
         self.selected_uid: int | None = None
         self.last_evaluation = work.LastEvaluation()
 
@@ -181,10 +182,13 @@ class Engine:
             except interrupt.Interrupted:
                 return
             except Exception as error:  # noqa: BLE001 - shown to the user
-                self.fail("Drawing the view", error)
+                if not self.out_of_memory(error):
+                    self.fail("Drawing the view", error)
         self.publisher.publish_if_due()
         if self.step_allowed():
             self.step()
+        elif not self.running:
+            self.settle()
 
     def _take_commands(self) -> None:
         """Carry out what the window sent. Once it closes, only a save still counts."""
@@ -240,34 +244,59 @@ class Engine:
 
     def step(self) -> None:
         """One training step; whatever goes wrong in it pauses the run."""
-        from app.training.trainer import TrainingStopped
-
         assert self.model is not None and self.model.trainer is not None
         trainer = self.model.trainer
         begun = self.clock()
+        report = self._attempt(f"Training step {trainer.iteration + 1}", trainer.step)
+        if report is not None:
+            self.model.moved()
+            self._stepped(report, self.clock() - begun)
+
+    def _attempt(self, doing: str, action: Callable[[], Any]) -> Any:
+        """What `action` of the trainer returns; None where it went wrong, which pauses the run and is said."""
+        from app.training.verdict import TrainingStopped
+
+        assert self.model is not None
         try:
-            report = trainer.step()
+            return action()
         except interrupt.Interrupted:   # nothing has changed; if training goes on, the step is taken again
-            return
+            pass
         except (TrainingStopped, SceneError, OSError) as error:   # the latter: a photograph that cannot be decoded
             self.running, self.steps_left = False, None
             self.notice(str(error), "error", aloud=True)
-            return
         except Exception as error:  # noqa: BLE001 - shown to the user
-            self.fail(f"Training step {trainer.iteration + 1}", error)
+            if not self.out_of_memory(error):
+                self.fail(doing, error)
             self.model.moved()
-            return
         finally:
             self.say_notices()
-        self.model.moved()
-        self._stepped(report, self.clock() - begun)
+        return None
+
+    def out_of_memory(self, error: BaseException) -> bool:
+        """Whether that is what went wrong. On a GPU the run then goes on on the CPU, elsewhere it pauses; said aloud."""
+        kind = type(error).__name__
+        if kind != "OutOfMemoryError" and not isinstance(error, MemoryError) and "can't allocate memory" not in str(error):
+            return False
+        model = self.model
+        count = len(model.params) if model is not None else 0
+        if model is None or model.backend != "cuda":
+            self.running, self.steps_left = False, None
+            self.notice(f"There is not enough memory for {count:,} Gaussians at this size: lower densify.cap, or open the "
+                        "scene smaller (-r 2).", "error", aloud=True)
+        elif not self.jobs.has(work.SWITCHING):
+            instead = next(name for name in ("cpu", "reference") if name in self.usable_backends)
+            self.notice(f"The GPU's memory is used up with {count:,} Gaussians, so the backend {instead} goes on: lower "
+                        "densify.cap or open the scene smaller, then choose cuda again.", "error", aloud=True)
+            self.jobs.add(work.switch_backend(self, instead))
+        return True
 
     def _stepped(self, report: Any, seconds: float) -> None:
         self.pace.stepped(seconds)
         self.seconds += seconds
         self.stage_ms.add(**report.stage_ms)
-        self.view_name, self.last_loss, self.last_psnr = report.view_name, report.loss, report.psnr
-        self.history.add(report.iteration, loss=report.loss, train_psnr=report.psnr, count=report.gaussians)
+        self.view_name = report.view_name
+        self.history.add(report.iteration, count=report.gaussians)
+        self._measured(report.measured, report.loss, report.psnr)
         self.publisher.stepped()
         if report.densified is not None:
             self.emit(report.densified)
@@ -282,6 +311,22 @@ class Engine:
             self.jobs.add(work.evaluate(self))
         elif self.running and self.steps_left is None and work.evaluation_due(self):
             self.jobs.add(work.evaluate(self))
+
+    def _measured(self, iteration: int, loss: float, psnr: float) -> None:
+        """Take in what a step measured, once; on a GPU that is known a step later."""
+        if iteration > self.last_measured:
+            self.last_measured, self.last_loss, self.last_psnr = iteration, loss, psnr
+            self.history.add(iteration, loss=loss, train_psnr=psnr)
+
+    def settle(self) -> None:
+        """Nothing goes on: a GPU is asked for what the last step measured."""
+        trainer = self.model.trainer if self.model is not None else None
+        if trainer is None or trainer.measured.iteration == trainer.iteration:
+            return
+        self._attempt("Reading the last step", trainer.settle)
+        found = trainer.measured
+        self._measured(found.iteration, found.loss, found.psnr)
+        self.publisher.curves_changed()
 
     def say_notices(self) -> None:
         """Pass on what the trainer wants the user to know."""

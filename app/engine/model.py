@@ -10,7 +10,7 @@ import torch
 from app.config import TrainConfig
 from app.data.scene import Scene
 from render.config import RasterConfig
-from render.pipeline import render
+from render.pipeline import device_of, render
 from render.stages.activate import activate
 from render.types import Camera, Gaussians, RenderOutput
 
@@ -63,6 +63,16 @@ class Model:
     def background(self) -> torch.Tensor:
         """[3] the colour behind everything, the one that training uses."""
         return torch.full((3,), 1.0 if self.options.white_background else 0.0, device=self.params.means.device)
+
+    def use_backend(self, name: str) -> None:
+        """Go on with another backend, and on its device. Raises ValueError for one that cannot run here."""
+        if self.trainer is not None:
+            self.trainer.set_backend(name)
+        else:
+            assert self.fixed_params is not None
+            self.fixed_params = self.fixed_params.to(device_of(name))
+            self.fixed_backend = name
+        self.moved()
 
     def moved(self) -> None:
         """Parameters or options changed: pictures and activations of before no longer hold."""

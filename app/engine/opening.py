@@ -117,7 +117,8 @@ def install(engine: Engine, model: Model, event: SceneOpened) -> None:
     from render.backends import buffers
 
     if model.trainer is None:
-        model.fixed_config, model.fixed_backend = engine.config, engine.backend
+        model.fixed_config = engine.config
+        model.use_backend(engine.backend)
         engine.running, engine.steps_left = False, None
     engine.model = model
     engine.pace = Pace.for_backend(model.backend)

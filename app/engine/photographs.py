@@ -8,6 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from app.data.scene import View
+from app.training.arrays import host
 from app.training.views import load_target
 from render.types import Camera
 
@@ -65,7 +66,7 @@ class Photographs:
         """(picture float32 [h,w,3], inside bool [h,w]); the arrays are shared, do not write into them."""
         key = (view.name, id(view), camera.width, camera.height, camera.K.tobytes(), tuple(background.tolist()))
         if key != self._key or self._value is None:
-            self._value = resample(load_target(view, background).cpu().numpy(), view.camera, camera)
+            self._value = resample(host(load_target(view, background)), view.camera, camera)
             self._key = key
         return self._value
 

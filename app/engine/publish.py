@@ -163,9 +163,9 @@ class Publisher:
 def device_name(backend: str) -> str:
     """The chip that the backend computes on, in words."""
     if backend == "cuda":
-        import torch
+        from render.backends import cuda
 
-        return torch.cuda.get_device_name()
+        return cuda.device_name()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         for line in cpuinfo.read_text(errors="replace").splitlines():

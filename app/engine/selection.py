@@ -10,6 +10,7 @@ import torch
 from app.engine.crop import crop
 from app.engine.model import Model
 from app.messages import GaussianReport
+from app.training.arrays import host
 from render.reference.pixel import pixel_contributions
 from render.stages.project import project
 from render.types import Camera
@@ -44,7 +45,7 @@ def report(model: Model, index: int, camera: Camera) -> GaussianReport:
 
 def _still_report(model: Model, index: int, camera: Camera) -> GaussianReport:
     def row(tensor: torch.Tensor) -> np.ndarray:
-        return np.array(tensor[index].detach().cpu().numpy())
+        return np.array(host(tensor[index]))
 
     params, gaussians = model.params, model.gaussians()
     with torch.no_grad():
@@ -52,7 +53,7 @@ def _still_report(model: Model, index: int, camera: Camera) -> GaussianReport:
         one = replace(gaussians, **{name: value[index:index + 1] for name, value in rows.items() if value is not None})
         projected = project(one, camera, model.options.raster, model.backend)
     on_screen = float(projected.extents[0, 0]) > 0
-    ellipse = np.concatenate([projected.means2d[0].numpy(), projected.conics[0].numpy()]) if on_screen else None
+    ellipse = np.concatenate([host(projected.means2d[0]), host(projected.conics[0])]) if on_screen else None
     return GaussianReport(
         uid=int(params.uids[index]), index=index, parent=None,
         parameters={name: row(tensor) for name, tensor in params.trained().items()},

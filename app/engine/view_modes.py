@@ -18,6 +18,7 @@ from app.data.scene import View
 from app.engine.model import Model
 from app.engine.photographs import Photographs, same_pose
 from app.messages import Legend, ViewMode, ViewRequest
+from app.training.arrays import host
 from render.config import RasterConfig
 from render.pipeline import contributors
 from render.types import Camera, RenderOutput
@@ -89,8 +90,8 @@ def depth(sight: Sight) -> Picture:
     """Expected camera z of what is visible: sum(w z) / max(alpha, eps) (N13)."""
     output = sight.render(depth=True)
     assert output.depths is not None
-    alpha = 1.0 - output.transmittances.numpy()
-    z = output.depths.numpy() / np.maximum(alpha, DEPTH_EPS)
+    alpha = 1.0 - host(output.transmittances)
+    z = host(output.depths) / np.maximum(alpha, DEPTH_EPS)
     return _false_color(sight, z, alpha > EMPTY_ALPHA, "depth", "world units", "turbo",
                         sample=z[alpha > SURFACE_ALPHA])
 
@@ -98,7 +99,7 @@ def depth(sight: Sight) -> Picture:
 @draws("transmittance")
 def transmittance(sight: Sight) -> Picture:
     """Light from behind that still reaches the camera."""
-    values = sight.render().transmittances.numpy()
+    values = host(sight.render().transmittances)
     return _false_color(sight, values, None, "transmittance", "", "viridis", fixed=(0.0, 1.0))
 
 
@@ -130,7 +131,7 @@ def contributors_per_pixel(sight: Sight) -> Picture:
     """How many Gaussians were blended at each pixel."""
     output = sight.render()
     counted = contributors(output, sight.camera, sight.rules, sight.model.backend)
-    counts = counted.numpy().astype(np.float32)
+    counts = host(counted).astype(np.float32)
     return _false_color(sight, counts, counts > 0, "contributors per pixel", "Gaussians", "viridis",
                         sample=counts[counts > 0])
 
@@ -154,8 +155,8 @@ def heatmap(sight: Sight) -> Picture:
     reading = _reading(sight)
     if isinstance(reading, str):
         return Picture(_dimmed(_image(sight.render())), note=reading)
-    probe, unseen = reading.probe, reading.unseen.cpu().numpy()
-    values = np.where(unseen, np.float32(np.nan), reading.values.cpu().numpy())
+    probe, unseen = reading.probe, host(reading.unseen)
+    values = np.where(unseen, np.float32(np.nan), host(reading.values))
     log = (probe.log if sight.request.log_scale is None else sight.request.log_scale) and not probe.signed
     lo, hi = _range(sight, values, log=log, signed=probe.signed)
     colormap = "coolwarm" if probe.signed else "viridis"
@@ -183,7 +184,7 @@ _NO_PHOTOGRAPH = "There is {} only at a photograph's camera; press [ or ] to go 
 
 
 def _image(output: RenderOutput) -> np.ndarray:
-    return output.colors.numpy()
+    return host(output.colors)
 
 
 def _backdrop(sight: Sight) -> torch.Tensor:
@@ -288,11 +289,11 @@ def _solid(sight: Sight, *, sigmas: float, shaded: bool, eps2d: float | None = N
 
 def _sphere_shade(output: RenderOutput, sigmas: float) -> np.ndarray:
     """[h,w] brightness: each ellipse as a sphere lit from the camera, 1 in its middle and 0.35 at its rim."""
-    last = output.last_ids.numpy()
+    last = host(output.last_ids)
     hit = last >= 0
-    ids = output.bins.flatten_ids.numpy()[last[hit]]
+    ids = host(output.bins.flatten_ids)[last[hit]]
     rows, columns = np.nonzero(hit)
-    means, conics = output.projected.means2d.numpy()[ids], output.projected.conics.numpy()[ids]
+    means, conics = host(output.projected.means2d)[ids], host(output.projected.conics)[ids]
     dx, dy = columns + 0.5 - means[:, 0], rows + 0.5 - means[:, 1]
     q = conics[:, 0] * dx * dx + 2.0 * conics[:, 1] * dx * dy + conics[:, 2] * dy * dy
     shade = np.ones(last.shape, dtype=np.float32)

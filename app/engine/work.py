@@ -106,12 +106,8 @@ def switch_backend(engine: Engine, name: str) -> Job:
         except ValueError as error:
             raise Refused(str(error)) from error
         resolved = engine.backend = ready.name
-        model = engine.model
-        if model is not None:
-            model.fixed_backend = resolved
-            if model.trainer is not None:
-                model.trainer.set_backend(resolved)
-            model.moved()
+        if engine.model is not None:
+            engine.model.use_backend(resolved)
         engine.stage_ms.clear()
         engine.pace = Pace.for_backend(resolved)
         say_fallback(engine, ready)

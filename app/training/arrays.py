@@ -12,6 +12,11 @@ from app.data.scene import SceneError
 from render.types import GaussianParams
 
 
+def host(tensor: torch.Tensor) -> np.ndarray:
+    """A tensor of any device as an array; on the CPU they share memory."""
+    return tensor.detach().cpu().numpy()
+
+
 def to_params(arrays: GaussianArrays, source: str) -> GaussianParams:
     """Tensors of what the file `source` held; uids count the rows. Raises SceneError when it held nothing."""
     if len(arrays) == 0:
@@ -23,5 +28,5 @@ def to_params(arrays: GaussianArrays, source: str) -> GaussianParams:
 
 def to_arrays(params: GaussianParams) -> GaussianArrays:
     """A copy of the raw parameters that training does not change any more."""
-    return GaussianArrays(**{name: np.array(tensor.detach().cpu().numpy(), np.float32)
+    return GaussianArrays(**{name: np.array(host(tensor), np.float32)
                              for name, tensor in params.trained().items()})

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from app.data.scene import View
-from app.training.trainer import Trainer, psnr_of
+from app.training.trainer import Trainer
+from app.training.verdict import psnr_of
 from app.training.views import load_target
 from render import interrupt
 from render.stages.ssim import photometric_loss

@@ -33,10 +33,12 @@ class Adam:
         return self.rows[f"adam.exp_avg.{group}"], self.rows[f"adam.exp_avg_sq.{group}"]
 
     @torch.no_grad()
-    def step(self, gradients: Mapping[str, Tensor], rates: Mapping[str, float], *, eps: float, backend: str) -> None:
+    def step(self, gradients: Mapping[str, Tensor], rates: Mapping[str, float], *, eps: float, backend: str,
+             ok: Tensor | None = None) -> None:
         """Update every group in place. A group without a gradient stands still while its count goes on.
 
-        For SH bands not yet in use that is exactly what zero gradients and zero moments would do.
+        For SH bands not yet in use that is exactly what zero gradients and zero moments would do. With `ok` [1], on a GPU,
+        nothing moves where it is 0; take_back() then undoes the counting.
         """
         for name in PARAM_GROUPS:
             self.steps[name] += 1
@@ -45,7 +47,12 @@ class Adam:
                 continue
             exp_avg, exp_avg_sq = self.moments(name)
             adam_step(self.rows[name], gradient, exp_avg, exp_avg_sq, step=self.steps[name], lr=rates[name],
-                      beta1=BETA1, beta2=BETA2, eps=eps, backend=backend)
+                      beta1=BETA1, beta2=BETA2, eps=eps, backend=backend, ok=ok)
+
+    def take_back(self) -> None:
+        """The last step did not count: its gradients were not finite."""
+        for name in PARAM_GROUPS:
+            self.steps[name] -= 1
 
     def forget(self, group: str) -> None:
         """Zero the moments of a group, as after an opacity reset; the step count goes on."""

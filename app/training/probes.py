@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from app.messages import GaussianReport, Histogram, Quantity
+from app.training.arrays import host
 from app.training.densify.adc import largest_scale
 from app.training.densify.statistics import COUNT, PER_NDC, screen_gradient, threshold
 from app.training.trainer import Trainer
@@ -141,7 +142,7 @@ def _views_seen(trainer: Trainer) -> Tensor:
 
 @probe("age", "age", "iterations", help="Iterations since it was born.")
 def _age(trainer: Trainer) -> Tensor:
-    births = trainer.lineage.births(trainer.params.uids.cpu().numpy())
+    births = trainer.lineage.births(host(trainer.params.uids))
     return torch.from_numpy((trainer.iteration - births).astype(np.float32)).to(trainer.device)
 
 
@@ -164,7 +165,7 @@ def gaussian_report(trainer: Trainer, index: int, camera: Camera) -> GaussianRep
         raise IndexError(f"there is no Gaussian {index}; there are {len(trainer.params)}")
 
     def row(tensor: Tensor) -> np.ndarray:
-        return np.array(tensor[index].detach().cpu().numpy())
+        return np.array(host(tensor[index]))
 
     params, gaussians, rows = trainer.params, trainer.gaussians(), trainer.state.rows
     uid = int(params.uids[index])

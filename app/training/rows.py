@@ -80,6 +80,12 @@ class Rows:
         self._rebuild()
         self.check()
 
+    def move(self, device: torch.device) -> None:
+        """Everything to another device; when it does not fit there, nothing has changed."""
+        moved = {name: array.detach().to(device).requires_grad_(name in PARAM_GROUPS) for name, array in self._arrays.items()}
+        self._arrays = moved
+        self._rebuild()
+
     def check(self) -> None:
         """Every array has as many rows as there are Gaussians. Raises RuntimeError naming those that have not."""
         wrong = {name: array.shape[0] for name, array in self._arrays.items() if array.shape[0] != self._count}

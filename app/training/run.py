@@ -29,7 +29,8 @@ from app.training.arrays import to_arrays
 from app.training.backend import ready_backend, set_threads, usable_cores
 from app.training.evaluate import Evaluation, evaluate
 from app.training.memory import peak_rss_bytes
-from app.training.trainer import StepReport, Trainer, TrainingStopped
+from app.training.trainer import StepReport, Trainer
+from app.training.verdict import TrainingStopped
 
 SMOOTHING = 0.05
 """Share of the newest step in the loss and PSNR that the bar shows: single views differ by several dB."""
@@ -51,7 +52,7 @@ class Progress:
                         mininterval=0.2 if terminal else 5.0, desc="training")
 
     def step(self, report: StepReport) -> None:
-        for name in ("loss", "psnr"):
+        for name in ("loss", "psnr") if report.measured else ():
             old, new = getattr(self, name), getattr(report, name)
             setattr(self, name, new if math.isnan(old) else old + SMOOTHING * (new - old))
         if not self.quiet:
@@ -160,6 +161,8 @@ def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str
             while trainer.notices:
                 say(trainer.notices.popleft())
             last = trainer.iteration == config.iterations
+            if last or trainer.iteration in test_iterations or trainer.iteration in save_iterations:
+                trainer.settle()
             if scene.test and (last or trainer.iteration in test_iterations):
                 evaluation = evaluate(trainer, with_lpips=last)
                 history.append({"iteration": trainer.iteration, "psnr": evaluation.psnr, "ssim": evaluation.ssim})

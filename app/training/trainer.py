@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,8 +27,10 @@ from app.training.init import Progress, initial_params
 from app.training.memory import available_bytes, default_cap
 from app.training.optimizer import Adam
 from app.training.rows import Rows
+from app.training.verdict import Measured, TrainingStopped, all_finite, first_bad
 from app.training.views import ViewOrder, load_target
 from render import interrupt, pipeline, timing
+from render.backends import cuda
 from render.stages.activate import activate
 from render.stages.ssim import photometric_loss
 from render.types import PARAM_GROUPS, GaussianParams, Gaussians, GradientTap, RenderOutput
@@ -37,13 +39,12 @@ STRATEGIES: dict[StrategyName, type[Strategy]] = {"adc": AdaptiveDensityControl,
 TAP_FIELDS = ("v_means2d", "v_abs_means2d", "v_conics", "v_colors", "v_opacities")
 
 
-class TrainingStopped(RuntimeError):
-    """A loss or gradient was not finite. The parameters are those of before the step (N16)."""
-
-
 @dataclass(frozen=True)
 class StepReport:
-    """What one step did. `loss`, `l1`, `ssim` and `psnr` are means over the step's views, before the update."""
+    """What one step did. `loss`, `l1`, `ssim` and `psnr` are means over the step's views, before the update.
+
+    On a GPU these four are the latest that the host knows: those of the step `measured` (0 = none yet).
+    """
 
     iteration: int
     loss: float
@@ -54,11 +55,7 @@ class StepReport:
     view_name: str
     densified: Densified | None
     stage_ms: dict[str, float]
-
-
-def psnr_of(mse: float) -> float:
-    """Peak signal-to-noise ratio in dB of a mean squared error, for a peak of 1."""
-    return -10.0 * math.log10(max(mse, 1e-12))
+    measured: int
 
 
 class Trainer:
@@ -79,7 +76,7 @@ class Trainer:
                              "check that the image files are there and named as in the model")
         self.notices: deque[str] = deque(maxlen=1000)
         self.backend = pipeline.resolve_backend(backend)
-        self.device = torch.device("cuda" if self.backend == "cuda" else "cpu")
+        self.device = pipeline.device_of(self.backend)
         self.extent = config.extent or self._measure_extent()
         if params is None:
             params, notice = initial_params(scene.points, self.views, sh_degree=config.sh_degree, device=self.device,
@@ -87,6 +84,8 @@ class Trainer:
             if notice:
                 self.notices.append(notice)
         self.iteration = 0
+        self.measured = Measured()
+        self._failed, self._failed_loss = 0, math.nan   # the iteration that a GPU found not to be finite
         self.last_view_index: int | None = None
         self.last_camera = None
         self.tap: GradientTap | None = None
@@ -185,8 +184,13 @@ class Trainer:
 
     def set_backend(self, name: str) -> None:
         """Go on with another backend from the next step on. Raises ValueError for one that cannot run here."""
-        self.backend = pipeline.resolve_backend(name)
+        backend = pipeline.resolve_backend(name)
+        self.settle()
+        device = pipeline.device_of(backend)
+        self.state.rows.move(device)   # copies all before it changes anything
+        self.backend, self.device = backend, device
         self._activated = None
+        self._take_up_tap()
 
     def _apply(self, path: str) -> None:
         self.schedule = schedule.resolve(self.config)
@@ -231,34 +235,39 @@ class Trainer:
                 self._order.put_back(indices)
             raise
         gradients = self._collect_gradients(degree)
-        self._guard(gradients, iteration, self.views[indices[-1]].name)
+        ok = self._judge(iteration, gradients, terms, self.views[indices[-1]].name)
         for seen in views:
-            self.strategy.after_backward(self.state, seen, self.config)
+            self.strategy.after_backward(self.state, replace(seen, ok=ok), self.config)
         self.state.optimizer.step(gradients, schedule.learning_rates(self.config, iteration, self.extent),
-                                  eps=self.config.adam_eps, backend=self.backend)
+                                  eps=self.config.adam_eps, backend=self.backend, ok=ok)
         self._activated = None
         self.iteration = iteration
         self._keep(indices[-1], views[-1], gradients)
+        if self.schedule.densifies(iteration) or self.schedule.resets(iteration):
+            self.settle()   # these wait for the device as it is
         record = self.strategy.after_step(self.state, iteration, self.config, self.schedule)
         if record is not None:
             self._densified(record)
-        loss, l1, mse, ssim = (sum(column) / len(terms) for column in zip(*terms, strict=True))
-        return StepReport(iteration, loss, psnr_of(mse), l1, ssim, len(rows),
-                          self.views[indices[-1]].name, record.event if record else None, stage_ms)
+        found = self.measured
+        return StepReport(iteration, found.loss, found.psnr, found.l1, found.ssim, len(rows), self.views[indices[-1]].name,
+                          record.event if record else None, stage_ms, found.iteration)
 
-    def _backward(self, index: int, degree: int, iteration: int) -> tuple[ViewGradients, tuple[float, ...]]:
-        """Render one view and send its loss backward; gradients add up in the parameters' .grad."""
+    def _backward(self, index: int, degree: int, iteration: int) -> tuple[ViewGradients, Tensor]:
+        """Render one view and send its loss backward; gradients add up in the parameters' .grad.
+
+        The second result is [4] = loss, l1, mse, ssim, where the renderer has them.
+        """
         view, config = self.views[index], self.config
         background = self.background
         tap = GradientTap(absolute=config.densify.absgrad)
-        output = pipeline.render(activate(self.params, self.backend), view.camera, config.raster,
-                                 background=background, sh_degree=degree, backend=self.backend, tap=tap)
+        output = pipeline.render_params(self.params, view.camera, config.raster, background=background, sh_degree=degree,
+                                        backend=self.backend, tap=tap)
+        self._stop_if_failed()   # what is behind the number of tile intersections was read with it
         loss, terms = photometric_loss(output.colors, load_target(view, background), kind=config.loss,
                                        lambda_dssim=config.lambda_dssim, backend=self.backend)
-        numbers = (float(loss.detach()), *terms.tolist())
-        if not math.isfinite(numbers[0]):
-            raise TrainingStopped(f"Training stopped at iteration {iteration}: the loss of view {view.name} is "
-                                  f"{numbers[0]}; the parameters are those of iteration {self.iteration}.")
+        numbers = torch.cat([loss.detach().reshape(1), terms])
+        if not self.deferred and not math.isfinite(float(loss.detach())):
+            raise TrainingStopped(_no_loss(iteration, view.name, float(loss.detach())))
         with timing.measure("backward"):
             loss.backward()
         return ViewGradients(tap, output.projected.extents.detach(), view.camera, self.state.rows.generation), numbers
@@ -279,21 +288,55 @@ class Trainer:
         for tensor in self.params.trained().values():
             tensor.grad = None
 
-    def _guard(self, gradients: dict[str, Tensor], iteration: int, view: str) -> None:
-        """Stop before Adam when a gradient is not finite. A sum is enough: it carries every NaN and infinity.
+    @property
+    def deferred(self) -> bool:
+        """Whether what a step measured is read in the next one, so that the host does not wait for the device twice."""
+        return self.backend == "cuda"
 
-        shN, three quarters of all numbers, need not be read: its gradient is that of sh0 times bounded SH bases.
-        """
-        sums = {name: float(gradient.sum()) for name, gradient in gradients.items() if name != "shN"}
-        for name, total in sums.items():
-            # a sum of finite values could overflow, so look again before stopping
-            if not math.isfinite(total) and not bool(torch.isfinite(gradients[name]).all()):
-                bad = torch.nonzero(~torch.isfinite(gradients[name].flatten(1) if gradients[name].dim() > 1
-                                                    else gradients[name][:, None]).all(dim=1))[:, 0]
-                raise TrainingStopped(
-                    f"Training stopped at iteration {iteration}: the gradient of {name} is not finite for "
-                    f"{len(bad):,} Gaussians (first: uid {int(self.params.uids[bad[0]])}) in view {view}; "
-                    f"the parameters are those of iteration {self.iteration}.")
+    def _judge(self, iteration: int, gradients: dict[str, Tensor], terms: list[Tensor], view: str) -> Tensor | None:
+        """Stop before Adam when a gradient is not finite; on a GPU the [1] flag that makes Adam stand still instead."""
+        numbers = torch.stack(terms).mean(0) if self.deferred else None
+        if numbers is not None:
+            ok = all_finite(gradients, numbers)
+            cuda.later.put(torch.cat([ok.double(), numbers.double()]), lambda values: self._told(iteration, values))
+            return ok
+        bad = first_bad(gradients)
+        if bad is not None:
+            raise TrainingStopped(self._bad_gradient(iteration, view, *bad))
+        # one after the other: torch's own mean would depend on its number of threads
+        columns = zip(*(row.tolist() for row in terms), strict=True)
+        self.measured = Measured(iteration, *(sum(column) / len(terms) for column in columns))
+        return None
+
+    def _told(self, iteration: int, values: list[float]) -> None:
+        if values[0]:
+            self.measured = Measured(iteration, *values[1:])
+        else:
+            self._failed = iteration
+            self._failed_loss = values[1]
+
+    def settle(self) -> None:
+        """Know all that the steps so far measured. Raises TrainingStopped when the last of them was not finite."""
+        if self.deferred:
+            cuda.later.settle()
+            self._stop_if_failed()
+
+    def _stop_if_failed(self) -> None:
+        """Adam and the statistics stood still on the device in the step that failed; the rest is taken back here."""
+        if not self._failed:
+            return
+        iteration, self._failed = self._failed, 0
+        self.iteration = iteration - 1
+        self.state.optimizer.take_back()
+        view = self.views[self.last_view_index or 0].name
+        if not math.isfinite(self._failed_loss):
+            raise TrainingStopped(_no_loss(iteration, view, self._failed_loss))
+        raise TrainingStopped(self._bad_gradient(iteration, view, *(first_bad(self.gradients()) or ("shN", 0, 0))))
+
+    def _bad_gradient(self, iteration: int, view: str, name: str, count: int, row: int) -> str:
+        return (f"Training stopped at iteration {iteration}: the gradient of {name} is not finite for {count:,} Gaussians "
+                f"(first: uid {int(self.params.uids[row])}) in view {view}; "
+                f"the parameters are those of iteration {iteration - 1}.")
 
     def _keep(self, index: int, seen: ViewGradients, gradients: dict[str, Tensor]) -> None:
         """Register what the last backward left, so that surgery carries it along for those who look.
@@ -315,9 +358,13 @@ class Trainer:
     def _densified(self, record: DensifyRecord) -> None:
         self._activated = None
         self.records.append(record)
+        self._take_up_tap()
+
+    def _take_up_tap(self) -> None:
+        """The tap is what the registry holds now: rows have changed, or their device."""
         rows = self.state.rows
-        self.tap = GradientTap(self.tap.absolute if self.tap else False,
-                               **{name: rows.get(f"tap.{name}") for name in TAP_FIELDS})
+        if self.tap is not None:
+            self.tap = GradientTap(self.tap.absolute, **{name: rows.get(f"tap.{name}") for name in TAP_FIELDS})
 
     # ------------------------------------------------------------------ small things
 
@@ -340,3 +387,8 @@ class Trainer:
         if text not in self._warned:
             self._warned.add(text)
             self.notices.append(text)
+
+
+def _no_loss(iteration: int, view: str, loss: float) -> str:
+    return (f"Training stopped at iteration {iteration}: the loss of view {view} is {loss}; "
+            f"the parameters are those of iteration {iteration - 1}.")

@@ -39,7 +39,10 @@ def load_target(view: View, background: Tensor) -> Tensor:
     if pixels.shape[:2] != (view.camera.height, view.camera.width):
         raise ValueError(f"{view.name}: the picture is {pixels.shape[1]}x{pixels.shape[0]} px, "
                          f"its camera {view.camera.width}x{view.camera.height} px")
-    image = torch.from_numpy(pixels).to(background.device).to(torch.float32) * (1.0 / 255.0)
+    source = torch.from_numpy(pixels)
+    if background.is_cuda:
+        source = source.pin_memory()   # else the copy would wait for all that the device has to do before it
+    image = source.to(background.device, non_blocking=True).to(torch.float32) * (1.0 / 255.0)
     if image.shape[2] == 4:
         alpha = image[:, :, 3:]
         image = image[:, :, :3] * alpha + background * (1.0 - alpha)

@@ -130,7 +130,7 @@ CUDA_KERNELS: dict[str, tuple[Arg, ...]] = {name: parse(text) for name, text in 
     "ssim_bwd": "height:i32, width:i32, window[6], image[H W 3], target[H W 3], maps?[3 H W 3], scale[1], w_l1:real,"
                 " w_mse:real, w_ssim:real -> v_image[H W 3]",
     "adam_step": "n:i64 -> param[n], grad[n], exp_avg[n], exp_avg_sq[n], step_size:f64, beta1:f64, beta2:f64,"
-                 " rsqrt_bias2:f64, eps:f64, extents?[_ 2], row:i32",
+                 " rsqrt_bias2:f64, eps:f64, extents?[_ 2], row:i32, ok?[1]:i32",
 }.items()}
 """Kernels of the .cu files. Launch shapes are the launcher's business; arrays that kernels add to arrive zeroed."""
 CUDA_FILES = ("activate", "project", "sh", "gaussian", "binning", "rasterize", "rasterize_buckets", "ssim", "adam")

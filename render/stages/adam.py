@@ -14,8 +14,9 @@ from render.reference.adam import adam_step as reference_adam_step
 
 @torch.no_grad()
 def adam_step(param: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, *, step: int, lr: float,
-              beta1: float = 0.9, beta2: float = 0.999, eps: float, backend: str, extents: Tensor | None = None) -> None:
-    """In place; see render/reference/adam.py."""
+              beta1: float = 0.9, beta2: float = 0.999, eps: float, backend: str, extents: Tensor | None = None,
+              ok: Tensor | None = None) -> None:
+    """In place; see render/reference/adam.py. On CUDA nothing moves where the int32 `ok` [1] is 0."""
     with timing.measure("adam"):
         if backend == "reference":
             reference_adam_step(param, grad, exp_avg, exp_avg_sq, step=step, lr=lr, beta1=beta1, beta2=beta2, eps=eps,
@@ -26,4 +27,5 @@ def adam_step(param: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, 
         flat = [t.view(-1) for t in (param, grad.contiguous(), exp_avg, exp_avg_sq)]
         row = param[0].numel() if len(param) else 1
         kernels(backend, param.dtype).adam_step(param.numel(), *flat, lr / (1 - beta1**step), beta1, beta2,
-                                                1 / math.sqrt(1 - beta2**step), eps, extents, row)
+                                                1 / math.sqrt(1 - beta2**step), eps, extents, row,
+                                                *((ok,) if backend == "cuda" else ()))

@@ -17,6 +17,7 @@ from app.engine.settings import EngineSettings
 from app.engine.work import Ready
 from app.messages import Densified
 from app.training.trainer import StepReport, Trainer
+from app.training.verdict import Measured
 from tests.training.tiny import make_scene
 
 PATIENCE = 60.0
@@ -38,10 +39,11 @@ class QuickTrainer(Trainer):
             self.params.means.add_(1e-4)
         self._activated = None
         self.iteration += 1
+        self.measured = Measured(self.iteration, 1.0 / self.iteration, 0.1, 0.01, 0.5)
         count = len(self.params)
         event = Densified(self.iteration, cloned=1, count=count) if self.iteration in self.densify_at else None
         return StepReport(self.iteration, 1.0 / self.iteration, 20.0, 0.1, 0.5, count, self.views[0].name, event,
-                          {"project": 1.0})
+                          {"project": 1.0}, self.iteration)
 
 
 def trainer_class(**attributes) -> type[QuickTrainer]:

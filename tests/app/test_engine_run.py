@@ -10,7 +10,7 @@ from app.config import TrainConfig
 from app.data.scene import SceneError
 from app.engine.background import Report
 from app.engine.work import Ready
-from app.training.trainer import TrainingStopped
+from app.training.verdict import TrainingStopped
 from render.backends import cpu
 from render.config import BACKENDS
 from render.pipeline import resolve_backend, usable_backends

@@ -161,6 +161,7 @@ class Emulated:
     """Runs the CUDA backend's kernels here, in place of PyCUDA: see render/backends/cuda.py, Driver."""
 
     device = torch.device("cpu")
+    name = "emulation"
 
     def __init__(self, orders: int = ORDERS) -> None:
         self.hosts = {True: Host(torch.float64, orders), False: Host(torch.float32, orders)}

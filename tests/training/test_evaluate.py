@@ -11,7 +11,8 @@ import torch
 from app.config import DensifyConfig, TrainConfig
 from app.training import evaluate as evaluate_module
 from app.training.evaluate import evaluate, evaluation_job, find_lpips
-from app.training.trainer import Trainer, psnr_of
+from app.training.trainer import Trainer
+from app.training.verdict import psnr_of
 from tests.training.tiny import make_params, make_scene
 
 

@@ -24,7 +24,8 @@ from app.training import run as run_module
 from app.training.arrays import to_arrays
 from app.training.backend import ready_backend
 from app.training.run import prepare_output, train_headless
-from app.training.trainer import Trainer, TrainingStopped
+from app.training.trainer import Trainer
+from app.training.verdict import TrainingStopped
 from render.backends import compile, cpu
 from render.backends.compile import CompileError
 from tests.training.tiny import make_scene

@@ -15,7 +15,8 @@ from app.config import DensifyConfig, TrainConfig
 from app.data.scene import Scene, SceneError, View
 from app.training import trainer as trainer_module
 from app.training.densify.base import DensifyRecord, Strategy
-from app.training.trainer import STRATEGIES, Trainer, TrainingStopped
+from app.training.trainer import STRATEGIES, Trainer
+from app.training.verdict import TrainingStopped
 from app.training.views import ViewOrder, load_target
 from render import timing
 from render.backends import cpu

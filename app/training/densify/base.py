@@ -43,6 +43,7 @@ class ViewGradients:
     extents: Tensor      # [N,2] px, 0 = culled
     camera: Camera
     generation: int      # of the rows it speaks of (F05)
+    ok: Tensor | None = None   # [1] 0 = not finite, found on the device: counts for nothing; None = all is finite
 
 
 @dataclass(frozen=True)

@@ -33,9 +33,8 @@ def statistic_label(absgrad: bool) -> str:
 
 def screen_gradient(v_means2d: Tensor, width: int, height: int) -> Tensor:
     """[N]: the norm of (v_x W/2, v_y H/2), the gradient per half image instead of per pixel (Kerbl et al. 2023)."""
-    scaled = v_means2d * v_means2d.new_tensor([0.5 * width, 0.5 * height])
-    scaled = scaled * scaled
-    return torch.sqrt(scaled[:, 0] + scaled[:, 1])
+    x, y = v_means2d[:, 0] * (0.5 * width), v_means2d[:, 1] * (0.5 * height)   # no tensor of two: a GPU would wait for it
+    return torch.sqrt(x * x + y * y)
 
 
 class GradientStatistics:
@@ -63,14 +62,17 @@ class GradientStatistics:
         if tap.v_means2d is None:
             raise RuntimeError("the gradient tap is empty: backward has not run on this render")
         radius = torch.maximum(seen.extents[:, 0], seen.extents[:, 1])
+        if seen.ok is not None:
+            radius = radius * seen.ok
         visible = (radius > 0).to(radius.dtype)
         signed = screen_gradient(tap.v_means2d, seen.camera.width, seen.camera.height)
-        rows[SUM].add_(signed * visible)
+        rows[SUM].add_(torch.where(visible > 0, signed, 0.0))
         rows[COUNT].add_(visible)
         rows[SILENT].add_(visible * (signed == 0))
         rows.put(RADIUS, torch.maximum(rows[RADIUS], radius))
         if absgrad and tap.v_abs_means2d is not None:
-            rows[ABS_SUM].add_(screen_gradient(tap.v_abs_means2d, seen.camera.width, seen.camera.height) * visible)
+            absolute = screen_gradient(tap.v_abs_means2d, seen.camera.width, seen.camera.height)
+            rows[ABS_SUM].add_(torch.where(visible > 0, absolute, 0.0))
 
     def average(self, absgrad: bool) -> Tensor:
         """[N]: the statistic; 0 where no view has seen the Gaussian (F17)."""

@@ -12,6 +12,7 @@ import importlib
 import os
 import re
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -43,6 +44,7 @@ class Driver(Protocol):
     """Runs compiled kernels. Here PyCUDA does; tests put the host's emulation in its place."""
 
     device: torch.device
+    name: str   # of the chip
 
     def launch(self, kernel: str, double: bool, grid: Shape, block: Shape, values: tuple[Any, ...]) -> None: ...
 
@@ -111,8 +113,11 @@ class PyCuda:
     def __init__(self) -> None:
         self.index = torch.cuda.current_device()
         self.device = torch.device("cuda", self.index)
+        self.name = torch.cuda.get_device_name(self.index)
         torch.zeros(1, device=self.device)   # torch makes its context before PyCUDA looks for one
         self.driver = importlib.import_module("pycuda.driver")
+        # PyCUDA repeats what nvcc says when all went well, as on Windows the name of the file
+        warnings.filterwarnings("ignore", message="The CUDA compiler succeeded")
         try:
             self.driver.init()
             self.context = self.driver.Device(self.index).retain_primary_context()
@@ -362,6 +367,11 @@ class Later:
 
 
 later = Later()
+
+
+def device_name() -> str:
+    """The chip, in words."""
+    return _driver.name if _driver is not None else torch.cuda.get_device_name()
 
 
 @contextmanager

@@ -243,6 +243,7 @@ class FakeTorch:
         self.version = SimpleNamespace(cuda=gpu.torch_cuda)
         self.cuda = SimpleNamespace(
             is_available=lambda: gpu.visible, current_device=lambda: 0, synchronize=lambda: None,
+            get_device_name=lambda index=None: "a faked GPU",
             get_device_capability=lambda index=None: gpu.capability,
             set_device=lambda index: None,   # does nothing where the device is the current one already, as torch's
             current_stream=lambda: SimpleNamespace(cuda_stream=gpu.stream))

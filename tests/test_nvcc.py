@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from render.backends import nvcc
+from render.backends import cuda, nvcc
+from render.backends.compile import CompileError
 from render.backends.signatures import CUDA_FILES, CUDA_KERNELS
+from tests.emulation import fake_pycuda
 
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
 NVCC = nvcc.find_nvcc()
@@ -56,3 +58,33 @@ def test_all_kernels_compile_everywhere_and_hot_ones_do_not_spill(double, tmp_pa
             print(f"  {kernel:24s} {cells}  {max(row[3] for row in mine)} B")
     if not double:
         assert not [row for row in rows if row[3]], "a float kernel spills registers"
+
+
+@pytest.fixture
+def gpu(monkeypatch, tmp_path):
+    made = fake_pycuda.install(monkeypatch, tmp_path / "cache")
+    made.compile = fake_pycuda.real_code
+    yield made
+    cuda.problems.cache_clear()
+
+
+@pytest.mark.parametrize("kind", ["cubin", "ptx"])
+def test_I21_the_real_nvcc_compiles_what_pycuda_hands_it(gpu, kind):
+    gpu.capability = (7, 5) if kind == "cubin" else (99, 0)
+    cuda._driver = cuda.PyCuda()
+    cuda._driver.nvcc = NVCC
+    code = cuda._driver._code("activate", kind == "ptx")
+    names = {b"activate_fwd", b"activate_bwd"}
+    assert set(re.findall(rb"\.text\.(\w+)\0" if kind == "cubin" else rb"\.visible \.entry (\w+)", code)) == names
+    assert [kind] == [k for *_, k in gpu.compiled] and code == cuda._driver._code("activate", kind == "ptx")
+    assert len(gpu.compiled) == 1, "the second time it comes from the cache"
+
+
+def test_the_real_nvccs_words_are_passed_on(gpu):
+    driver = cuda.PyCuda()
+    driver.nvcc = NVCC
+    with pytest.raises(CompileError) as caught:
+        driver._compile('extern "C" __global__ void k() { nonsense; }', nvcc.options(False), "sm_75", "cubin")
+    first, *rest = str(caught.value).splitlines()
+    assert NVCC is not None and first == f"nvcc {NVCC.version} could not compile the CUDA kernels:"
+    assert any('identifier "nonsense" is undefined' in line for line in rest)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -25,8 +24,6 @@ from tests.emulation.fake_pycuda import Gpu, LogicError, OutOfMemory, activated,
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(')
-REAL_NVCC = nvcc.find_nvcc()
-needs_nvcc = pytest.mark.skipif(REAL_NVCC is None, reason="nvcc, the CUDA compiler, was not found")
 
 
 # ---------------------------------------------------------------- loading
@@ -153,12 +150,12 @@ def test_I19_I21_a_source_is_one_ascii_text_with_its_kernels_named_for_C(file):
     assert text.count("__global__") == len(kernels)
 
 
-def fake_nvcc(folder: Path, architectures: str) -> nvcc.Nvcc:
-    tool = folder / "nvcc"
-    tool.write_text(f"#!/bin/sh\ncase $1 in\n--version) echo 'Cuda compilation tools, release 12.8, V12.8.61' ;;\n"
-                    f"*) printf '{architectures}' ;;\nesac\n")
-    tool.chmod(0o755)
-    found = nvcc._ask(str(tool))
+def fake_nvcc(patch: pytest.MonkeyPatch, folder: Path, architectures: tuple[int, ...]) -> nvcc.Nvcc:
+    """One of CUDA 12.8 whose --list-gpu-arch says so much."""
+    said = {"--version": "Cuda compilation tools, release 12.8, V12.8.61\n",
+            "--list-gpu-arch": "".join(f"compute_{digits}\n" for digits in architectures)}
+    patch.setattr(nvcc, "_say", lambda path, option: said[option])
+    found = nvcc._ask(str(folder / "nvcc"))
     assert found is not None
     return found
 
@@ -173,17 +170,15 @@ def fake_nvcc(folder: Path, architectures: str) -> nvcc.Nvcc:
     ((12, 0), Target("ptx", "compute_100")),
     ((13, 7), Target("ptx", "compute_100")),
 ])
-@pytest.mark.skipif(os.name != "posix", reason="the faked nvcc is a shell script")
-def test_I17_code_is_for_the_gpu_or_what_of_its_family_nvcc_knows_else_ptx(tmp_path, capability, target):
-    known = fake_nvcc(tmp_path, r"\n".join(f"compute_{digits}" for digits in (70, 80, 86, 87, 89, 90, 101, 100)))
+def test_I17_code_is_for_the_gpu_or_what_of_its_family_nvcc_knows_else_ptx(monkeypatch, tmp_path, capability, target):
+    known = fake_nvcc(monkeypatch, tmp_path, (70, 80, 86, 87, 89, 90, 101, 100))
     assert known.version == "12.8" and known.known[-2:] == ((10, 0), (10, 1))
     assert nvcc.target_for(capability, known) == target
 
 
-@pytest.mark.skipif(os.name != "posix", reason="the faked nvcc is a shell script")
-def test_I17_a_gpu_older_than_all_that_nvcc_knows_gives_one_sentence(tmp_path):
+def test_I17_a_gpu_older_than_all_that_nvcc_knows_gives_one_sentence(monkeypatch, tmp_path):
     with pytest.raises(CompileError) as caught:
-        nvcc.target_for((5, 2), fake_nvcc(tmp_path, r"compute_75\ncompute_90\n"))
+        nvcc.target_for((5, 2), fake_nvcc(monkeypatch, tmp_path, (75, 90)))
     assert str(caught.value) == ("the GPU has compute capability 5.2 and nvcc 12.8 compiles for 7.5 and newer: install an "
                                  "older CUDA toolkit")
 
@@ -193,31 +188,6 @@ def test_I17_ptx_is_compiled_and_cached_for_a_gpu_newer_than_nvcc(gpu, tmp_path)
     cuda.prepare()
     assert {(arch, kind) for _, _, arch, kind in gpu.compiled} == {("compute_90", "ptx")}
     assert len(list((tmp_path / "cache").glob("*.ptx"))) == len(CUDA_FILES)
-
-
-@needs_nvcc
-@pytest.mark.parametrize("kind", ["cubin", "ptx"])
-def test_I21_the_real_nvcc_compiles_what_pycuda_hands_it(gpu, kind):
-    gpu.compile, gpu.capability = fake_pycuda.real_code, (7, 5) if kind == "cubin" else (99, 0)
-    cuda._driver = cuda.PyCuda()
-    cuda._driver.nvcc = REAL_NVCC
-    code = cuda._driver._code("activate", kind == "ptx")
-    names = {b"activate_fwd", b"activate_bwd"}
-    assert set(re.findall(rb"\.text\.(\w+)\0" if kind == "cubin" else rb"\.visible \.entry (\w+)", code)) == names
-    assert [kind] == [k for *_, k in gpu.compiled] and code == cuda._driver._code("activate", kind == "ptx")
-    assert len(gpu.compiled) == 1, "the second time it comes from the cache"
-
-
-@needs_nvcc
-def test_the_real_nvccs_words_are_passed_on(gpu):
-    gpu.compile = fake_pycuda.real_code
-    driver = cuda.PyCuda()
-    driver.nvcc = REAL_NVCC
-    with pytest.raises(CompileError) as caught:
-        driver._compile('extern "C" __global__ void k() { nonsense; }', nvcc.options(False), "sm_75", "cubin")
-    first, *rest = str(caught.value).splitlines()
-    assert first == f"nvcc {REAL_NVCC.version} could not compile the CUDA kernels:"
-    assert any('identifier "nonsense" is undefined' in line for line in rest)
 
 
 # ---------------------------------------------------------------- whether it can run

@@ -75,6 +75,8 @@ class TrainConfig:
     scale_lr: float = setting(5e-3, "Learning rate of log scales.", lo=1e-5, hi=1e-1, log=True, valid=POSITIVE)
     quat_lr: float = setting(1e-3, "Learning rate of quaternions.", lo=1e-5, hi=1e-1, log=True, valid=POSITIVE)
     adam_eps: float = setting(1e-15, "Adam's epsilon.", lo=1e-20, hi=1e-6, log=True, valid=POSITIVE)
+    sparse_adam: bool = setting(False, "Gaussians that are not in the pictures of a step stand still, parameters and momentum "
+                                "(sparse Adam, Mallick et al. 2024); saves time where few are seen.")
     white_background: bool = setting(False, "White instead of black background. Opacities are reset as on black: "
                                      "graphdeco's extra reset where densification begins is not done.")
     seed: int = setting(0, "Seed of everything random; on the CPU a seed fixes every bit.", lo=0, live=False)

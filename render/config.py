@@ -8,6 +8,8 @@ from typing import Any, Literal, get_args
 
 AlphaGradient = Literal["exact", "straight_through", "straight_through_clamped"]
 ALPHA_GRADIENTS: tuple[str, ...] = get_args(AlphaGradient)
+CudaBackward = Literal["pixels", "buckets"]
+CUDA_BACKWARDS: tuple[str, ...] = get_args(CudaBackward)
 TILE_SIZE = 16
 """Tile side in pixels. Structural: kernels are built for it (-DTILE_SIZE)."""
 FOOTPRINT_MARGIN = 1e-3
@@ -45,14 +47,15 @@ BELOW_ONE = Domain("at least 0 and less than 1", lo=0.0, hi=1.0, open_hi=True)
 
 
 def setting(default: Any, help: str, *, unit: str = "", lo: float | None = None, hi: float | None = None,
-            log: bool = False, live: bool = True, choices: tuple[str, ...] = (), valid: Domain | None = None) -> Any:
+            log: bool = False, live: bool = True, choices: tuple[str, ...] = (), valid: Domain | None = None,
+            backend: str = "") -> Any:
     """A dataclass field whose metadata feeds the CLI help, the tooltips and the sliders alike.
 
     `lo`/`hi` bound a slider, `log` makes it logarithmic, `live` says whether a change acts in the next step;
-    check_settings refuses what is not in `valid`.
+    check_settings refuses what is not in `valid`; `backend` names the only one that it is for.
     """
     return field(default=default, metadata=dict(help=help, unit=unit, lo=lo, hi=hi, log=log, live=live, choices=choices,
-                                                valid=valid))
+                                                valid=valid, backend=backend))
 
 
 def check_settings(config: Any) -> None:
@@ -85,6 +88,10 @@ class RasterConfig:
     antialiased: bool = setting(False, "Compensate opacity for the low-pass (Mip-Splatting / gsplat antialiased mode).")
     clamp_fov: float = setting(1.3, "The projection's Jacobian is clamped beyond this multiple of tan(fov/2).",
                                lo=1.0, hi=3.0, valid=Domain("a finite number of at least 1", lo=1.0))
+    cuda_backward: CudaBackward = setting(
+        "pixels", "How the CUDA rasterizer goes backward: a thread a pixel with sums over warps, or buckets of 32 Gaussians "
+        "(Mallick et al. 2024), which need memory for their states. The gradients are the same.", choices=CUDA_BACKWARDS,
+        backend="cuda")
     max_intersection_bytes: int = setting(2**32, "Byte budget for tile intersections; exceeding it is an error.",
                                           unit="B", live=False, valid=POSITIVE)
 

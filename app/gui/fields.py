@@ -28,6 +28,7 @@ class FieldSpec:
     log: bool = False
     live: bool = True
     choices: tuple[str, ...] = ()
+    backend: str = ""       # the only one that it is for
 
     @property
     def tooltip(self) -> str:
@@ -102,7 +103,7 @@ def specs_of(config: type, prefix: str = "") -> list[FieldSpec]:
         else:
             kind = "int" if isinstance(default, int) else "float"
         specs.append(FieldSpec(prefix + field.name, field.name, kind, default, meta["help"], meta["unit"], meta["lo"],
-                               meta["hi"], meta["log"], meta["live"], tuple(meta["choices"])))
+                               meta["hi"], meta["log"], meta["live"], tuple(meta["choices"]), meta["backend"]))
     return specs
 
 

@@ -144,7 +144,8 @@ class FieldControl:
         self._slider = self._input = self._choice = 0
         if spec.kind == "int" and not spec.has_slider and len(spec.label) > 18:
             name_width += 30   # without a slider there is room for a long name
-        with dpg.group(horizontal=True, xoffset=ui.px(name_width)):
+        with dpg.group(horizontal=True, xoffset=ui.px(name_width)) as row:
+            self.row = int(row)
             with dpg.group():
                 self._name = int(dpg.add_text(spec.label if spec.live else f"{spec.label} °", color=Palette.text))
                 tooltip(ui, self._name, f"{spec.path}\n{spec.tooltip}")
@@ -236,6 +237,9 @@ class FieldControls:
     def update(self) -> bool:
         """Show what changed; whether anything did."""
         model = self._ui.model
+        for control in self.controls:   # what another backend would not look at is not offered
+            if control.spec.backend:
+                show(control.row, control.spec.backend == model.snapshot.backend)
         if model.config_version == self._version:
             return False
         self._version = model.config_version

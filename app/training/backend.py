@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
+from render.config import BACKENDS
+
 
 @dataclass(frozen=True)
 class Ready:
@@ -28,18 +30,23 @@ class Ready:
 def ready_backend(name: str, progress: Callable[[str], None] | None = None) -> Ready:
     """The backend that `name` stands for, its kernels compiled and loaded; `progress` is told in words.
 
-    "auto" falls back to the reference where the kernels cannot be built. Raises ValueError, one sentence, when a backend
-    asked for by name cannot run here. What a compiler says goes to stderr.
+    "auto" falls back from CUDA to the CPU's kernels to the reference, and says why where there is a GPU or no compiler.
+    Raises ValueError, one sentence, when a backend asked for by name cannot run here. What a compiler says goes to stderr.
     """
-    from render.backends import compile, cpu
+    import torch
+
+    from render.backends import compile, cuda
     from render.pipeline import resolve_backend
 
     if name in ("auto", "cpu"):
         _say_once(compile.cxx_problem())
-    resolved = resolve_backend(name)
-    if resolved == "cpu":
+    instead = ""
+    if name == "auto" and not cuda.available() and torch.cuda.is_available():   # a card that lies idle is said
+        instead = f"the GPU cannot be used: {cuda.problem()}"
+    candidates = [resolve_backend(name)] if name != "auto" else [b for b in BACKENDS if b != "auto" and resolves(b)]
+    for candidate in candidates:
         try:
-            cpu.prepare(progress)
+            prepare(candidate, progress)
         except compile.CompileError as error:
             first, _, rest = str(error).partition("\n")
             first = first.rstrip(":. ")
@@ -47,10 +54,29 @@ def ready_backend(name: str, progress: Callable[[str], None] | None = None) -> R
                 print(rest, file=sys.stderr, flush=True)   # neither a window nor a sentence has room for it
             if name != "auto":
                 raise ValueError(f"backend {name} cannot run here: {first}") from error
-            return Ready("reference", first)
-    if name == "auto" and resolved == "reference":
-        return Ready("reference", "no C++ compiler was found: install g++ or clang++, or pip install 'splatscope[zig]'")
-    return Ready(resolved)
+            instead = first
+        else:
+            if candidate == "reference" and name == "auto" and not instead:
+                instead = "no C++ compiler was found: install g++ or clang++, or pip install 'splatscope[zig]'"
+            return Ready(candidate, instead)
+    raise AssertionError("the reference always runs")
+
+
+def prepare(backend: str, progress: Callable[[str], None] | None = None) -> None:
+    """Compile and load what a backend needs. Raises CompileError."""
+    from render.backends import cpu, cuda
+
+    if backend == "cpu":
+        cpu.prepare(progress)
+    elif backend == "cuda":
+        cuda.prepare(progress)
+
+
+def resolves(backend: str) -> bool:
+    """Whether a backend can run here, as far as can be told before anything is compiled."""
+    from render.pipeline import usable_backends
+
+    return backend in usable_backends()
 
 
 @cache

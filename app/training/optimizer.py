@@ -34,11 +34,12 @@ class Adam:
 
     @torch.no_grad()
     def step(self, gradients: Mapping[str, Tensor], rates: Mapping[str, float], *, eps: float, backend: str,
-             ok: Tensor | None = None) -> None:
+             extents: Tensor | None = None, ok: Tensor | None = None) -> None:
         """Update every group in place. A group without a gradient stands still while its count goes on.
 
-        For SH bands not yet in use that is exactly what zero gradients and zero moments would do. With `ok` [1], on a GPU,
-        nothing moves where it is 0; take_back() then undoes the counting.
+        For SH bands not yet in use that is exactly what zero gradients and zero moments would do. With `extents` [N,2]
+        rows of Gaussians that no picture of the step shows (extents 0) stand still. With `ok` [1], on a GPU, nothing moves
+        where it is 0; take_back() then undoes the counting.
         """
         for name in PARAM_GROUPS:
             self.steps[name] += 1
@@ -47,7 +48,7 @@ class Adam:
                 continue
             exp_avg, exp_avg_sq = self.moments(name)
             adam_step(self.rows[name], gradient, exp_avg, exp_avg_sq, step=self.steps[name], lr=rates[name],
-                      beta1=BETA1, beta2=BETA2, eps=eps, backend=backend, ok=ok)
+                      beta1=BETA1, beta2=BETA2, eps=eps, backend=backend, extents=extents, ok=ok)
 
     def take_back(self) -> None:
         """The last step did not count: its gradients were not finite."""

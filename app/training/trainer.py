@@ -19,7 +19,7 @@ from app.data.scene import Scene, SceneError, View
 from app.messages import Densified
 from app.training import schedule
 from app.training.densify.adc import AdaptiveDensityControl
-from app.training.densify.base import DensifyRecord, Strategy, TrainState, ViewGradients
+from app.training.densify.base import DensifyRecord, Strategy, TrainState, ViewGradients, union
 from app.training.densify.lineage import Lineage
 from app.training.densify.none import NoDensification
 from app.training.densify.statistics import GradientStatistics
@@ -213,7 +213,8 @@ class Trainer:
         interrupt.Interrupted when the step was given up before the optimiser: the next one takes the same views.
         """
         # one backward thread: the tap is filled in order, and small graphs gain nothing from more
-        with torch.autograd.set_multithreading_enabled(False), timing.step() as stage_ms:
+        mark = cuda.mark if self.device.type == "cuda" else None
+        with torch.autograd.set_multithreading_enabled(False), timing.step(mark) as stage_ms:
             return self._step(stage_ms)   # whose figures are there when the block has ended
 
     def _step(self, stage_ms: dict[str, float]) -> StepReport:
@@ -239,7 +240,8 @@ class Trainer:
         for seen in views:
             self.strategy.after_backward(self.state, replace(seen, ok=ok), self.config)
         self.state.optimizer.step(gradients, schedule.learning_rates(self.config, iteration, self.extent),
-                                  eps=self.config.adam_eps, backend=self.backend, ok=ok)
+                                  eps=self.config.adam_eps, backend=self.backend, ok=ok,
+                                  extents=union(views) if self.config.sparse_adam else None)
         self._activated = None
         self.iteration = iteration
         self._keep(indices[-1], views[-1], gradients)

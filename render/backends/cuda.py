@@ -369,6 +369,13 @@ class Later:
 later = Later()
 
 
+def mark() -> torch.cuda.Event:
+    """A point in the device's queue, for render/timing.py."""
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
 def device_name() -> str:
     """The chip, in words."""
     return _driver.name if _driver is not None else torch.cuda.get_device_name()

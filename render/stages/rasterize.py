@@ -9,6 +9,7 @@ from torch import Tensor
 
 from render import interrupt, timing
 from render.backends import buffers, cpu, cuda
+from render.backends.signatures import BUCKET, bucket_bound
 from render.config import TILE_SIZE, RasterConfig
 from render.reference.absgrad import attach_tap
 from render.reference.rasterize import rasterize as reference_rasterize
@@ -83,6 +84,22 @@ def _fill(tap: GradientTap | None, v_means2d: Tensor, v_abs_means2d: Tensor | No
         tap.v_colors, tap.v_opacities = v_colors, v_opacities
 
 
+def _backward_by_buckets(k: cuda.CudaKernels, rules: tuple[Any, Any], splats: list[Tensor], transmittances: Tensor,
+                         last_ids: Tensor, cotangents: tuple[Tensor | None, ...], gradients: tuple[Tensor | None, ...]) -> None:
+    """Rebuild each pixel's state in front of every bucket, then a warp a bucket goes backward. The number of buckets is not
+    read, which would wait for the device: there is room for as many as there can be."""
+    background, tile_offsets, flatten_ids, *ellipses = splats
+    per_tile = (torch.diff(tile_offsets) + (BUCKET - 1)) // BUCKET
+    offsets = torch.cat([per_tile.new_zeros(1), torch.cumsum(per_tile, 0)])
+    most = bucket_bound(len(flatten_ids), len(per_tile))
+    tiles = torch.full((most,), -1, dtype=torch.int32, device=offsets.device)
+    states = k.empty(most, 2, TILE_SIZE * TILE_SIZE)
+    k.rasterize_buckets_states(*rules, *splats, offsets, transmittances, last_ids, *cotangents, tiles, states)
+    v_picture, _, v_depth = cotangents
+    k.rasterize_buckets_bwd(*rules, tile_offsets, flatten_ids, *ellipses, offsets, tiles, states, last_ids, v_picture, v_depth,
+                            *gradients)
+
+
 class _RasterizeCuda(torch.autograd.Function):
     """The same on CUDA: a block a tile reads the splats through shared memory, so nothing is packed beforehand."""
 
@@ -113,8 +130,13 @@ class _RasterizeCuda(torch.autograd.Function):
         v_means2d, v_conics, v_opacities, v_colors = k.zeros(n, 2), k.zeros(n, 3), k.zeros(n), k.zeros(n, 3)
         v_depths = None if v_depth is None else k.zeros(n)
         v_abs = k.zeros(n, 2) if tap is not None and tap.absolute else None
-        k.rasterize_bwd(k.camera(camera, ctx.config), k.raster(ctx.config), *splats, transmittances, last_ids, v_picture,
-                        v_transmittances, v_depth, v_means2d, v_conics, v_opacities, v_colors, v_depths, v_abs)
+        rules = k.camera(camera, ctx.config), k.raster(ctx.config)
+        cotangents = v_picture, v_transmittances, v_depth
+        gradients = v_means2d, v_conics, v_opacities, v_colors, v_depths, v_abs
+        if ctx.config.cuda_backward == "buckets":
+            _backward_by_buckets(k, rules, splats, transmittances, last_ids, cotangents, gradients)
+        else:
+            k.rasterize_bwd(*rules, *splats, transmittances, last_ids, *cotangents, *gradients)
         _fill(tap, v_means2d, v_abs, v_conics, v_colors, v_opacities)
         v_background = (v_picture * transmittances[..., None]).sum((0, 1)) if ctx.needs_input_grad[5] else None
         return v_means2d, v_conics, v_depths, v_colors, v_opacities, v_background, *(None,) * 5

@@ -70,10 +70,13 @@ def test_pictures_and_gradients_equal_the_cpu_in_every_mode(emulated, rules, run
     compare(case, RasterConfig(alpha_gradient=rules[0], smooth_cutoff=rules[1], antialiased=rules[1]), 1e-10, runner)
 
 
-@pytest.mark.parametrize("runner", [run, run_fused], ids=["stages", "fused"])
+@pytest.mark.parametrize("runner, backward", [(run, "pixels"), (run_fused, "pixels"), (run_fused, "buckets")],
+                         ids=["stages", "fused", "buckets"])
 @pytest.mark.parametrize("name", scenes.EDGE_CASES)
-def test_pictures_and_gradients_equal_the_cpu_on_edge_scenes(emulated, name, runner):
-    compare(scenes.EDGE_CASES[name](), RasterConfig(), 1e-10, runner)
+def test_pictures_and_gradients_equal_the_cpu_on_edge_scenes(emulated, name, runner, backward):
+    emulated.launched.clear()
+    compare(scenes.EDGE_CASES[name](), RasterConfig(cuda_backward=backward), 1e-10, runner)
+    assert ("rasterize_bwd" in emulated.launched) == (backward == "pixels")
 
 
 def test_wide_tile_keys_give_the_same_picture(emulated, monkeypatch):

@@ -194,6 +194,47 @@ def test_adam_time_sums_the_parameter_groups_of_one_step():
         timing.record("paint", 1.0)
 
 
+class Queue:
+    """Marks as a GPU gives them: they may be read once the host has waited for them."""
+
+    def __init__(self) -> None:
+        self.now, self.waited = 0.0, 0.0
+
+    def mark(self):
+        at, queue = self.now, self
+
+        class Mark:
+            def elapsed_time(self, later) -> float:
+                assert max(at, later.at) <= queue.waited, "read before the device was there"
+                return later.at - at
+        mark = Mark()
+        mark.at = at
+        return mark
+
+
+def test_on_a_gpu_the_figures_are_those_of_the_step_before_and_of_no_step_that_was_given_up():
+    queue = Queue()
+
+    def take(rasterize: float, rest: float, fails: bool = False) -> dict[str, float]:
+        with timing.step(queue.mark) as figures:
+            with timing.measure("project"):
+                queue.now += 1.0
+            if fails:
+                raise RuntimeError
+            queue.waited = queue.now   # the number of intersections is read
+            with timing.measure("rasterize"):
+                queue.now += rasterize
+            queue.now += rest
+        return figures
+
+    take(5.0, 2.0)
+    with pytest.raises(RuntimeError):
+        take(0.0, 0.0, fails=True)
+    second, third = take(7.0, 3.0), take(0.0, 0.0)
+    assert {n: v for n, v in second.items() if v} == {"project": 1.0, "rasterize": 5.0, "other": 2.0}
+    assert {n: v for n, v in third.items() if v} == {"project": 1.0, "rasterize": 7.0, "other": 3.0}
+
+
 def test_backends_are_named():
     assert resolve_backend("reference") == "reference"
     with pytest.raises(ValueError, match="backend is 'vulkan'; choose one of auto, cuda, cpu, reference"):

@@ -347,3 +347,26 @@ def run_200(threads: int) -> tuple[str, int]:
 def test_N24_cpu_training_has_the_same_bits_at_1_2_and_4_threads_and_twice():
     runs = [run_200(threads) for threads in (1, 2, 4, 2)]
     assert len(set(runs)) == 1 and runs[0][1] > 400
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("micro_batch", [1, 2])
+def test_sparse_adam_moves_only_what_a_picture_of_the_step_shows(backend, micro_batch):
+    scene = make_scene(4, 12, size=32, points=30)
+    away = np.array([[0.0, 90.0, 0.0]], np.float32)   # seen by no camera
+    scene.points.positions[:1] = away
+    config = TrainConfig(iterations=100, sparse_adam=True, micro_batch=micro_batch)
+    trainer = Trainer(scene, config, backend=backend)
+    before = snapshot(trainer)
+    momentum = torch.ones(3)
+    trainer.state.optimizer.moments("means")[0][0] = momentum   # plain Adam would go on with it
+    for _ in range(3):
+        trainer.step()
+    after = snapshot(trainer)
+    assert trainer.last_extents is not None and float(trainer.last_extents[0].max()) == 0.0
+    assert all(torch.equal(before[name][0], after[name][0]) for name in before)
+    assert torch.equal(trainer.state.optimizer.moments("means")[0][0], momentum)
+    assert not torch.equal(before["means"][1:], after["means"][1:])
+    trainer.set_option("sparse_adam", False)
+    trainer.step()
+    assert not torch.equal(after["means"][0], snapshot(trainer)["means"][0])

@@ -9,7 +9,8 @@ from app.gui.widgets import FieldControls, Ui, button, heading, label
 
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Run", ("iterations", "schedule_iterations", "micro_batch", "loss", "lambda_dssim", "white_background")),
-    ("Learning rates", ("means_lr", "means_lr_final", "sh0_lr", "shN_lr", "opacity_lr", "scale_lr", "quat_lr", "adam_eps")),
+    ("Learning rates", ("means_lr", "means_lr_final", "sh0_lr", "shN_lr", "opacity_lr", "scale_lr", "quat_lr", "adam_eps",
+                       "sparse_adam")),
     ("Spherical harmonics", ("sh_degree", "sh_every")),
 )
 

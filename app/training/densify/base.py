@@ -6,10 +6,11 @@ A new one is a file beside this and its name in StrategyName of app/config.py an
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from app.config import TrainConfig
@@ -44,6 +45,14 @@ class ViewGradients:
     camera: Camera
     generation: int      # of the rows it speaks of (F05)
     ok: Tensor | None = None   # [1] 0 = not finite, found on the device: counts for nothing; None = all is finite
+
+
+def union(views: Sequence[ViewGradients]) -> Tensor:
+    """[N,2] px: the largest extents in any of the views; 0 = in none of them."""
+    extents = views[0].extents
+    for seen in views[1:]:
+        extents = torch.maximum(extents, seen.extents)
+    return extents
 
 
 @dataclass(frozen=True)

@@ -357,6 +357,8 @@ def test_sparse_adam_moves_only_what_a_picture_of_the_step_shows(backend, micro_
     scene.points.positions[:1] = away
     config = TrainConfig(iterations=100, sparse_adam=True, micro_batch=micro_batch)
     trainer = Trainer(scene, config, backend=backend)
+    with torch.no_grad():
+        trainer.params.log_scales[0] = -3.0   # small, though far from its neighbours
     before = snapshot(trainer)
     momentum = torch.ones(3)
     trainer.state.optimizer.moments("means")[0][0] = momentum   # plain Adam would go on with it

@@ -38,9 +38,11 @@ def test_edge_scenes_equal_the_cpu(way, name, dtype, fused):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("smooth", [False, True], ids=["", "smooth"])
 @pytest.mark.parametrize("mode", ALPHA_GRADIENTS)
-def test_every_alpha_mode_equals_the_cpu(way, mode, smooth, dtype):
+@pytest.mark.parametrize("backward", ["pixels", "buckets"])
+def test_every_alpha_mode_equals_the_cpu(way, backward, mode, smooth, dtype):
     case = scenes.make_random(90, 37, 23, 21, off_center=0.3, aspect=1.3, opacity=(0.05, 0.9999)).to(DTYPES[dtype])
-    compare(case, RasterConfig(alpha_gradient=mode, smooth_cutoff=smooth, antialiased=smooth), fused=not smooth)
+    config = RasterConfig(alpha_gradient=mode, smooth_cutoff=smooth, antialiased=smooth, cuda_backward=backward)
+    compare(case, config, fused=not smooth)
 
 
 @pytest.mark.gpu

@@ -34,7 +34,7 @@ def launch(path: str | None, *, backend: str = "auto", trace: str | None = None,
     engine.start()
     try:
         return run_window(engine.commands, engine.view_requests, engine.events, engine.snapshots,
-                          trace=trace, on_close=engine.close, title="Splatscope")
+                          inspect_requests=engine.inspect_requests, trace=trace, on_close=engine.close, title="Splatscope")
     finally:
         engine.close()
         engine.join_helpers()

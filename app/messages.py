@@ -136,6 +136,15 @@ class ViewRequest:
     log_scale: bool | None = None      # logarithmic colours; None = what suits the quantity
 
 
+@dataclass(frozen=True)
+class InspectRequest:
+    """What the panels that can be seen want to know, by instrument; what is not asked costs nothing.
+
+    Questions are frozen dataclasses of app/inspection/questions.py that compare by value.
+    """
+    questions: Mapping[str, Any] = field(default_factory=dict)
+
+
 # ---------------------------------------------------------------- events: engine -> window, in order, none lost
 @dataclass(frozen=True)
 class Event:
@@ -277,6 +286,16 @@ class GaussianReport:
 
 
 @dataclass(frozen=True)
+class Answer:
+    """What an instrument found: `value` is a frozen dataclass of app/inspection/results.py, None where it has none."""
+    question: Any
+    value: Any = None
+    problem: str = ""       # why there is none, one sentence
+    iteration: int = 0      # of the model that was asked
+    cost_ms: float = 0.0
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """The state of the run after a turn."""
     state: Literal["empty", "loading", "running", "paused", "finished", "failed"] = "empty"
@@ -303,3 +322,4 @@ class Snapshot:
     view_name: str = ""                    # photograph of the last step
     job: JobProgress | None = None         # the long job that runs now
     densify_window: tuple[int, int] = (0, 0)   # first and last iteration that may densify, schedule applied
+    answers: Mapping[str, Answer] = field(default_factory=dict)    # to the newest InspectRequest, by instrument

@@ -17,13 +17,25 @@ from app.data.scene import SceneError
 from app.engine import commands, work
 from app.engine.background import Background, Report
 from app.engine.history import History, Smoothed
+from app.engine.inspector import Inspector
 from app.engine.jobs import Jobs, Refused
 from app.engine.pacing import Pace
 from app.engine.publish import Publisher
 from app.engine.settings import EngineSettings
 from app.engine.view import Viewer
 from app.mailbox import Fifo, Latest
-from app.messages import Command, EngineFailed, Event, Notice, SavePly, Select, SetOption, Snapshot, ViewRequest
+from app.messages import (
+    Command,
+    EngineFailed,
+    Event,
+    InspectRequest,
+    Notice,
+    SavePly,
+    Select,
+    SetOption,
+    Snapshot,
+    ViewRequest,
+)
 from app.training.backend import set_threads
 from render import interrupt
 
@@ -37,9 +49,9 @@ PATIENT = (SavePly, Select, SetOption)
 
 
 class Engine:
-    """Owns the model and its thread. The window talks to the four mailboxes only.
+    """Owns the model and its thread. The window talks to the five mailboxes only.
 
-    `commands` and `events` are FIFOs that lose nothing; `view_requests` and `snapshots` keep the newest value.
+    `commands` and `events` are FIFOs that lose nothing; the others keep the newest value.
     """
 
     def __init__(self, config: TrainConfig | None = None, settings: EngineSettings | None = None) -> None:
@@ -47,6 +59,7 @@ class Engine:
         self.interrupt = interrupt.Request()
         self.commands: Fifo[Command] = Fifo(self.signal, self._sent)
         self.view_requests: Latest[ViewRequest] = Latest(self.signal)
+        self.inspect_requests: Latest[InspectRequest] = Latest(self.signal)
         self.news = threading.Event()            # set with every event and snapshot, for readers that sleep
         self.events: Fifo[Event] = Fifo(self.news)
         self.snapshots: Latest[Snapshot] = Latest(self.news)
@@ -66,6 +79,7 @@ class Engine:
         self.jobs = Jobs(self.emit, self.job_failed)
         self.pace = Pace()
         self.viewer = Viewer(self)
+        self.inspector = Inspector(self)
         self.publisher = Publisher(self)
         self.backgrounds: list[Background] = []
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -173,6 +187,7 @@ class Engine:
         if self.commands_done > done:
             self.publisher.publish()   # the user sees the answer before the next picture is begun
         self.viewer.poll()
+        self.inspector.poll()
         self.share_threads()
         self.jobs.advance(self.clock)
         due = self.viewer.due()
@@ -184,11 +199,27 @@ class Engine:
             except Exception as error:  # noqa: BLE001 - shown to the user
                 if not self.out_of_memory(error):
                     self.fail("Drawing the view", error)
+        if not self._inspect():
+            return
         self.publisher.publish_if_due()
         if self.step_allowed():
             self.step()
         elif not self.running:
             self.settle()
+
+    def _inspect(self) -> bool:
+        """Answer what is due of what open panels ask; False when somebody waits for the thread. Not while the user drags."""
+        due = self._inspection_due()
+        if due is None or due > self.clock():
+            return True
+        try:
+            self.inspector.answer()
+        except interrupt.Interrupted:
+            return False
+        except Exception as error:  # noqa: BLE001 - shown to the user
+            if not self.out_of_memory(error):
+                self.fail("An instrument", error)
+        return True
 
     def _take_commands(self) -> None:
         """Carry out what the window sent. Once it closes, only a save still counts."""
@@ -206,10 +237,13 @@ class Engine:
         """Sleep until a command, a view request, news of a helper thread or the next due time, unless there is work."""
         if self.stopping.is_set() or self.step_allowed() or (self.jobs.current and not self.jobs.waiting):
             return
-        due = [t for t in (self.viewer.due(), self.publisher.due()) if t is not None]
+        due = [t for t in (self.viewer.due(), self.publisher.due(), self._inspection_due()) if t is not None]
         timeout = max(0.0, min(due) - self.clock()) if due else None
         if timeout != 0.0:
             self.signal.wait(timeout)
+
+    def _inspection_due(self) -> float | None:
+        return None if self.viewer.moving or self.jobs.exclusive else self.inspector.due()
 
     # ------------------------------------------------------------------ training
 

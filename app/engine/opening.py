@@ -125,6 +125,7 @@ def install(engine: Engine, model: Model, event: SceneOpened) -> None:
     engine.failed = False
     engine.start_over()
     engine.viewer.forget()
+    engine.inspector.forget()
     engine.publisher.start_over()
     buffers.release()
     engine.emit(event)

@@ -111,7 +111,8 @@ class Publisher:
             sh_degree=model.sh_degree, steps_per_second=self.rate(), backend=model.backend,
             device=device_name(model.backend), frame=engine.viewer.frame, curves=self._curves,
             histogram=self._histogram, stage_ms=dict(engine.stage_ms.values), memory=self._memory,
-            selected=self._selected(model), seconds=engine.seconds, view_name=engine.view_name,
+            selected=self._selected(model), answers=engine.inspector.answers, seconds=engine.seconds,
+            view_name=engine.view_name,
             densify_window=(trainer.schedule.start, trainer.schedule.stop) if trainer is not None else (0, 0))
 
     def rate(self) -> float:

@@ -22,7 +22,7 @@ from app.gui.keyboard import Keyboard
 from app.gui.layout import Rect
 from app.gui.pacing import Pacing
 from app.gui.panels.alpha_rule import AlphaRulePanel
-from app.gui.panels.base import Panel
+from app.gui.panels.base import Asking, Panel
 from app.gui.panels.densification import DensificationPanel
 from app.gui.panels.gaussian import GaussianPanel
 from app.gui.panels.help import HelpOverlay
@@ -44,7 +44,7 @@ from app.gui.view_state import ViewState, request_key
 from app.gui.viewport import Viewport
 from app.gui.widgets import Ui
 from app.mailbox import Fifo, Latest
-from app.messages import Command, Event, SetOption, Snapshot, ViewRequest
+from app.messages import Command, Event, InspectRequest, SetOption, Snapshot, ViewRequest
 
 AWAKE_SECONDS = 0.5           # full rate for this long after the last sign of the user
 INSPECTOR: tuple[tuple[str, type], ...] = (
@@ -57,9 +57,11 @@ class Shell:
     """One per process: a second Dear PyGui context is unsafe (G13)."""
 
     def __init__(self, commands: Fifo[Command], view_requests: Latest[ViewRequest], events: Fifo[Event],
-                 snapshots: Latest[Snapshot], *, trace: Trace | None, title: str, preferences_path: Path | None,
+                 snapshots: Latest[Snapshot], inspect_requests: Latest[InspectRequest], *, trace: Trace | None,
+                 title: str, preferences_path: Path | None,
                  on_frame: Callable[[Shell], None] | None) -> None:
         self._events, self._snapshots, self._requests = events, snapshots, view_requests
+        self._inspect_requests, self._asked = inspect_requests, InspectRequest()
         self._trace, self._title, self._on_frame = trace, title, on_frame
         self._preferences_path = preferences_path or stored.default_path()
         self.preferences, complaint = stored.load(self._preferences_path)
@@ -136,8 +138,10 @@ class Shell:
         self._follow_hand(now)
         self._apply_size()
         self._send(now)
-        for panel in self._visible():
+        panels = self._visible()
+        for panel in panels:
             self._guard(panel.update)
+        self._guard(self._ask, panels)
         self._guard(self.viewport.update, now)
         dpg.render_dearpygui_frame()
         self.viewport.after_frame()
@@ -203,6 +207,16 @@ class Shell:
         if request is not None and (key := request_key(request)) != self._sent:
             self._sent = key
             self._requests.put(request)
+
+    def _ask(self, panels: list[Panel]) -> None:
+        """What the panels that can be seen want to know, where it is not what they wanted before."""
+        questions: dict[str, Any] = {}
+        for panel in panels:
+            if isinstance(panel, Asking):
+                questions |= panel.questions()
+        if questions != self._asked.questions:
+            self._asked = InspectRequest(questions)
+            self._inspect_requests.put(self._asked)
 
     # ------------------------------------------------------------------------------------------ input
     def _follow_hand(self, now: float) -> None:

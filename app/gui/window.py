@@ -11,11 +11,12 @@ from typing import Any
 from app.gui.display import HEADLESS_HINT, display_problem
 from app.gui.trace import Trace
 from app.mailbox import Fifo, Latest
-from app.messages import Command, Event, Snapshot, ViewRequest
+from app.messages import Command, Event, InspectRequest, Snapshot, ViewRequest
 
 
 def run_window(commands: Fifo[Command], view_requests: Latest[ViewRequest], events: Fifo[Event],
-               snapshots: Latest[Snapshot], *, trace: str | None = None, on_close: Callable[[], Any],
+               snapshots: Latest[Snapshot], *, inspect_requests: Latest[InspectRequest] | None = None,
+               trace: str | None = None, on_close: Callable[[], Any],
                title: str = "Splatscope", preferences_path: Path | None = None,
                on_frame: Callable[[Any], None] | None = None) -> int:
     """Open the window and stay until it is closed; call on the main thread, once per process (G13, G26).
@@ -40,7 +41,7 @@ def run_window(commands: Fifo[Command], view_requests: Latest[ViewRequest], even
                        on_close)
     # Mesa's software renderer starts a thread per core; one is as fast for a window and leaves the rest to training.
     os.environ.setdefault("LP_NUM_THREADS", "1")
-    shell = Shell(commands, view_requests, events, snapshots, trace=file, title=title,
+    shell = Shell(commands, view_requests, events, snapshots, inspect_requests or Latest(), trace=file, title=title,
                   preferences_path=preferences_path, on_frame=on_frame)
     return shell.run(on_close)
 

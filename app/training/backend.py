@@ -47,7 +47,7 @@ def ready_backend(name: str, progress: Callable[[str], None] | None = None) -> R
     for candidate in candidates:
         try:
             prepare(candidate, progress)
-        except compile.CompileError as error:
+        except (compile.CompileError, MemoryError) as error:
             first, _, rest = str(error).partition("\n")
             first = first.rstrip(":. ")
             if rest:

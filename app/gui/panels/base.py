@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
 
 
 class Panel(Protocol):
@@ -15,4 +16,13 @@ class Panel(Protocol):
 
     def update(self) -> None:
         """Show the model as it is now. Called each frame while the panel can be seen; must be cheap when nothing moved."""
+        ...
+
+
+@runtime_checkable
+class Asking(Protocol):
+    """A panel that wants to know something of the model."""
+
+    def questions(self) -> Mapping[str, Any]:
+        """By instrument, see InspectRequest in app/messages.py. Called each frame while the panel can be seen."""
         ...

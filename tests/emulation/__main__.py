@@ -61,7 +61,8 @@ def alone() -> dict[str, float]:
 def main() -> None:
     """Print both tables; every launch runs under three orders of its threads."""
     case = scenes.make_random(90, 37, 23, 21, off_center=0.3, aspect=1.3, opacity=(0.05, 0.9999))
-    print("float64, max|CUDA emulated - CPU| / max|CPU|; 37x23 px, 90 Gaussians, principal point off by 30 %, fy/fx 1.3, SH 3\n")
+    print("float64, max|CUDA emulated - CPU| / max|CPU|; "
+          "37x23 px, 90 Gaussians, principal point off by 30 %, fy/fx 1.3, SH 3\n")
     with cuda.driven_by(Emulated()):
         rows: dict[str, dict[str, float]] = {}
         for rules, (mode, smooth) in RULES.items():

@@ -38,7 +38,7 @@ from app.gui.panels.training import TrainingPanel
 from app.gui.panels.view import ViewPanel
 from app.gui.theme import Palette, Theme
 from app.gui.toolkit import dpg
-from app.gui.trace import Trace
+from app.gui.trace import Recorder, Trace
 from app.gui.view_model import ViewModel
 from app.gui.view_state import ViewState, request_key
 from app.gui.viewport import Viewport
@@ -62,7 +62,7 @@ class Shell:
                  on_frame: Callable[[Shell], None] | None) -> None:
         self._events, self._snapshots, self._requests = events, snapshots, view_requests
         self._inspect_requests, self._asked = inspect_requests, InspectRequest()
-        self._trace, self._title, self._on_frame = trace, title, on_frame
+        self._title, self._on_frame = title, on_frame
         self._preferences_path = preferences_path or stored.default_path()
         self.preferences, complaint = stored.load(self._preferences_path)
         scale, scale_complaint = stored.scale_from(os.environ, self.preferences)
@@ -70,6 +70,7 @@ class Shell:
         self.model = ViewModel()
         self.view = ViewState(quantity=self.preferences.quantity)
         self.actions = Actions(self.model, self.view, self.preferences, commands.put, self.clock)
+        self._trace = Recorder(trace, self.actions.notify)
         self.theme = Theme(scale)
         self.ui = Ui(self.theme, self.preferences, self.model, self.view, self.actions, commands.put, self._set_option)
         self._commands = commands
@@ -100,7 +101,7 @@ class Shell:
             self._heartbeat.stop()
             on_close()
             self._save()
-            self._end_trace()
+            self._trace.end()
             dpg.destroy_context()
         return 0
 
@@ -124,7 +125,8 @@ class Shell:
             work = self.clock() - begin
             self.frame_ms = 1e3 * work
             self.frames += 1
-            self._record(begin)
+            self._trace.record(begin, self.frame_ms, self.model.snapshot, self.view.mode, moving=self.view.moving(begin),
+                               shown_size=self.viewport.picture.size)
             if self._on_frame is not None:
                 self._on_frame(self)
             time.sleep(max(0.0, self._pacing.period(work, self.awake(begin)) - (self.clock() - begin)))
@@ -145,26 +147,6 @@ class Shell:
         self._guard(self.viewport.update, now)
         dpg.render_dearpygui_frame()
         self.viewport.after_frame()
-
-    def _record(self, begin: float) -> None:
-        """A line of the trace; where that fails, as on a full disk, tracing ends and the window goes on."""
-        if self._trace is None:
-            return
-        try:
-            self._trace.frame(begin, self.frame_ms, self.model.snapshot, self.view.mode,
-                              moving=self.view.moving(begin), shown_size=self.viewport.picture.size)
-        except OSError as error:
-            self.actions.notify(f"The trace ends here: it cannot be written ({error.strerror or error}).", "warning")
-            self._end_trace(quietly=True)
-
-    def _end_trace(self, *, quietly: bool = False) -> None:
-        trace, self._trace = self._trace, None
-        try:
-            if trace is not None:
-                trace.close()
-        except OSError as error:
-            if not quietly:
-                print(f"splatscope: the end of the trace was not written ({error.strerror or error})", file=sys.stderr)
 
     def awake(self, now: float) -> bool:
         """Whether someone uses the window right now."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from app.messages import Snapshot
 
@@ -48,3 +50,29 @@ class Trace:
 
     def close(self) -> None:
         self._file.close()
+
+
+class Recorder:
+    """The trace of a window, if it keeps one: where writing fails, as on a full disk, it ends and the window goes on."""
+
+    def __init__(self, trace: Trace | None, notify: Callable[[str, str], None]) -> None:
+        self.trace, self._notify = trace, notify
+
+    def record(self, now: float, frame_ms: float, snapshot: Snapshot, view_mode: str, **named: Any) -> None:
+        """As Trace.frame()."""
+        if self.trace is None:
+            return
+        try:
+            self.trace.frame(now, frame_ms, snapshot, view_mode, **named)
+        except OSError as error:
+            self._notify(f"The trace ends here: it cannot be written ({error.strerror or error}).", "warning")
+            self.end(quietly=True)
+
+    def end(self, *, quietly: bool = False) -> None:
+        trace, self.trace = self.trace, None
+        try:
+            if trace is not None:
+                trace.close()
+        except OSError as error:
+            if not quietly:
+                print(f"splatscope: the end of the trace was not written ({error.strerror or error})", file=sys.stderr)

@@ -21,7 +21,7 @@ def test_opens_shows_and_traces(window: Window) -> None:
     assert window.get("shell.view.view_index") == 1  # view 0 is held out
     width, height = window.get("shell.viewport.picture.size")
     assert 16 <= width <= 1920 and 16 <= height <= 1200
-    window.wait_for("shell._trace._flushed > 0 and shell.frames > 20")
+    window.wait_for("shell._trace.trace._flushed > 0 and shell.frames > 20")
     records = [json.loads(line) for line in window.trace.read_text().splitlines()[:-1]]
     assert {"time", "frame_ms", "iteration", "loss", "gaussians", "backend", "view_mode"} <= set(records[0])
     assert records[-1]["backend"] == "fake" and records[-1]["gaussians"] >= 5000
@@ -342,8 +342,8 @@ def test_a_key_whose_release_was_lost_is_let_go(window: Window) -> None:
 def test_a_trace_that_cannot_be_written_ends_with_one_notice(make_window: Callable[..., Window]) -> None:
     window = make_window()
     window.wait_for("shell.frames > 3")
-    window.run("shell._trace._file.close(); shell._trace._file = open('/dev/full', 'w')")
-    window.wait_for("shell._trace is None")
+    window.run("shell._trace.trace._file.close(); shell._trace.trace._file = open('/dev/full', 'w')")
+    window.wait_for("shell._trace.trace is None")
     window.frames(5)
     assert window.get("sum('trace ends here' in n.text for n in shell.model.notices)") == 1
     assert window.close() == 0

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app.data.scene import SceneError
+from app.inspection.questions import Unanswerable
 from app.messages import Answer, InspectRequest
 from render import interrupt
 
@@ -19,16 +20,15 @@ if TYPE_CHECKING:
     from app.engine.loop import Engine
     from app.engine.model import Model
 
-INSTRUMENTS: dict[str, str] = {}
+INSTRUMENTS: dict[str, str] = {
+    "xray": "app.inspection.xray:xray",
+    "chain": "app.inspection.chain:chain",
+}
 """Where the function of each instrument stands: "module:function"."""
 TRAINING_SHARE = 6.0
 """While it trains, training gets this many times what answers cost, each instrument taken by itself."""
 INTERVAL = 0.1
 """Seconds between two answers to the same question, at least, while the model moves."""
-
-
-class Unanswerable(ValueError):
-    """A question that has no answer now; the message is one sentence for the user."""
 
 
 @dataclass

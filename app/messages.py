@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from app.inspection.rules import Comparison, Lanes, Rule
 from render.types import Camera
 
 ViewMode = str
@@ -117,6 +118,22 @@ class Select(Command):
 
 
 @dataclass(frozen=True)
+class CompareRules(Command):
+    """Gradients of a scene view's loss under two alpha rules; None = the view of the last step."""
+    a: Rule
+    b: Rule
+    view_index: int | None = None
+
+
+@dataclass(frozen=True)
+class RunLanes(Command):
+    """Train a copy of the run under each of two alpha rules for some steps; the run itself stands still meanwhile."""
+    a: Rule
+    b: Rule
+    steps: int = 100
+
+
+@dataclass(frozen=True)
 class Shutdown(Command):
     pass
 
@@ -213,6 +230,17 @@ class Evaluated(Event):
     psnr: float
     ssim: float
     views: tuple[tuple[str, float, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class RulesCompared(Event):
+    comparison: Comparison
+
+
+@dataclass(frozen=True)
+class LanesMoved(Event):
+    """How far the two lanes are; the last one of a run of them has `lanes.done == lanes.steps` and held-out figures."""
+    lanes: Lanes
 
 
 @dataclass(frozen=True)

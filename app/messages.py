@@ -13,6 +13,8 @@ from render.types import Camera
 
 ViewMode = str
 """The name of a ModeInfo."""
+SelectHow = Literal["replace", "add", "remove"]
+"""What becomes of the selection so far."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ class CancelJob(Command):
 
 @dataclass(frozen=True)
 class Select(Command):
-    """Inspect the Gaussian with the largest weight at a pixel of the given camera.
+    """Select and inspect the Gaussian with the largest weight at a pixel of the given camera.
 
     A uid selects directly; neither a camera nor a uid clears the selection.
     """
@@ -115,6 +117,52 @@ class Select(Command):
     x: float = 0.0
     y: float = 0.0
     uid: int | None = None
+    how: SelectHow = "replace"
+    cycle: bool = False     # the next contributor of the pixel after the inspected one, by falling weight
+
+
+@dataclass(frozen=True)
+class SelectRegion(Command):
+    """Select the drawn Gaussians whose mean projects into a region of the picture, at whatever depth.
+
+    `path` [P,2] px of the camera is the outline of the region; with a radius it is the middle line of a brush stroke.
+    """
+    camera: Camera
+    path: np.ndarray
+    radius: float | None = None
+    how: SelectHow = "replace"
+
+
+@dataclass(frozen=True)
+class SelectRange(Command):
+    """Select the Gaussians whose value of a quantity lies in [lo, hi]."""
+    quantity: str
+    lo: float
+    hi: float
+    how: SelectHow = "replace"
+    camera: Camera | None = None    # for a quantity of a view
+
+
+@dataclass(frozen=True)
+class SelectMore(Command):
+    """Change the selection as a whole; "grow" adds the nearest neighbours in space."""
+    how: Literal["all", "none", "invert", "grow"]
+
+
+@dataclass(frozen=True)
+class Operate(Command):
+    """Do something to the selected Gaussians; "unfreeze_all" and "show_all" to all of them."""
+    action: Literal["freeze", "unfreeze", "unfreeze_all", "hide", "isolate", "show_all", "delete", "reset_opacity"]
+
+
+@dataclass(frozen=True)
+class Undo(Command):
+    """Take back the last change of the selection or operation on it."""
+
+
+@dataclass(frozen=True)
+class Redo(Command):
+    pass
 
 
 @dataclass(frozen=True)
@@ -140,6 +188,14 @@ class Shutdown(Command):
 
 # ---------------------------------------------------------------- newest wins: window -> engine
 @dataclass(frozen=True)
+class Keep:
+    """Draw only the Gaussians whose value of a quantity lies in [lo, hi]."""
+    quantity: str
+    lo: float
+    hi: float
+
+
+@dataclass(frozen=True)
 class ViewRequest:
     """What the viewport wants to see."""
     camera: Camera
@@ -151,6 +207,8 @@ class ViewRequest:
     hidden: bool = False               # minimised: render nothing
     histogram: bool = True             # the densification panel is open
     log_scale: bool | None = None      # logarithmic colours; None = what suits the quantity
+    colormap: str = ""                 # of a heatmap of an unsigned quantity; empty = viridis
+    keep: Keep | None = None           # the filter of the picture; training knows all Gaussians
 
 
 @dataclass(frozen=True)
@@ -189,6 +247,9 @@ class Quantity:
     label: str
     unit: str = ""
     help: str = ""
+    signed: bool = False    # takes a diverging colour map around 0
+    log: bool = False       # spans decades
+    of_view: bool = False   # belongs to the camera that looks
 
 
 @dataclass(frozen=True)
@@ -282,6 +343,7 @@ class Frame:
     detail: float = 1.0     # rendered side over requested side; below 1 the picture is enlarged until it is refined
     note: str = ""          # why the picture is not what was asked for, e.g. no photograph at this camera
     request: ViewRequest | None = None
+    outlines: np.ndarray | None = None   # [K,5] px: x, y, conic a, b, c of the selected Gaussians; None = too many, so tinted
 
 
 @dataclass(frozen=True)
@@ -324,6 +386,16 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class SelectionState:
+    """How many Gaussians carry the user's marks, and what undo and redo would do; an empty text = nothing."""
+    selected: int = 0
+    frozen: int = 0
+    hidden: int = 0
+    undo: str = ""
+    redo: str = ""
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """The state of the run after a turn."""
     state: Literal["empty", "loading", "running", "paused", "finished", "failed"] = "empty"
@@ -351,3 +423,4 @@ class Snapshot:
     job: JobProgress | None = None         # the long job that runs now
     densify_window: tuple[int, int] = (0, 0)   # first and last iteration that may densify, schedule applied
     answers: Mapping[str, Answer] = field(default_factory=dict)    # to the newest InspectRequest, by instrument
+    selection: SelectionState = SelectionState()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from app.config import TrainConfig
@@ -15,6 +16,7 @@ from render.stages.activate import activate
 from render.types import Camera, Gaussians, RenderOutput
 
 if TYPE_CHECKING:
+    from app.training.quantities.registry import Reading
     from app.training.trainer import Trainer
     from render.types import GaussianParams
 
@@ -32,6 +34,8 @@ class Model:
     version: int = 0                                    # moves when anything that a picture depends on moves
     intersection_bytes: int = 0                         # of the picture drawn last
     _activated: Gaussians | None = None
+    _marks: dict[str, torch.Tensor] = field(default_factory=dict)          # of a model without a trainer
+    _readings: dict[tuple, Reading] = field(default_factory=dict)          # of the model as it is
 
     @property
     def params(self) -> GaussianParams:
@@ -78,6 +82,42 @@ class Model:
         """Parameters or options changed: pictures and activations of before no longer hold."""
         self.version += 1
         self._activated = None
+        self._readings = {}
+
+    # ------------------------------------------------------------------ what the user marked
+
+    def mark(self, name: str) -> torch.Tensor | None:
+        """[N] bool of a mark of app/training/rows.py; None where nothing has it."""
+        return self.trainer.state.rows.get(name) if self.trainer is not None else self._marks.get(name)
+
+    def set_mark(self, name: str, mask: np.ndarray | None) -> None:
+        """Replace a mark; None or nothing but False takes it away."""
+        kept = mask is not None and bool(mask.any())
+        tensor = torch.from_numpy(np.ascontiguousarray(mask)).to(self.params.means.device) if kept else None
+        if self.trainer is not None:
+            rows = self.trainer.state.rows
+            rows.drop(name)
+            if tensor is not None:
+                rows.put(name, tensor)
+        else:
+            self._marks.pop(name, None)
+            if tensor is not None:
+                self._marks[name] = tensor
+        self.version += 1   # pictures show marks; activations and quantities hold
+
+    # ------------------------------------------------------------------ quantities
+
+    def reading(self, name: str, camera: Camera | None = None) -> Reading:
+        """A per-Gaussian quantity, worked out once for a state of the model. Raises Unreadable, with a sentence."""
+        from app.training.probes import PROBES, readable
+        from app.training.quantities.registry import Subject
+
+        of_view = name in PROBES and PROBES[name].needs == "view"
+        key = (name, *_bytes(camera)) if of_view and camera is not None else (name,)
+        if key not in self._readings:
+            subject = Subject(self.gaussians(), self.options.raster, self.sh_degree, self.backend, self.trainer, camera)
+            self._readings[key] = readable(subject, name)
+        return self._readings[key]
 
     def gaussians(self) -> Gaussians:
         """Activated Gaussians of the current parameters, detached."""
@@ -103,3 +143,8 @@ class Model:
         self.intersection_bytes = sum(t.numel() * t.element_size() for t in (
             bins.tile_offsets, bins.flatten_ids, bins.emit_ids, bins.emit_offsets, bins.rows) if t is not None)
         return output
+
+
+def _bytes(camera: Camera) -> tuple:
+    """Equal for cameras that see the same."""
+    return camera.viewmat.tobytes(), camera.K.tobytes(), camera.width, camera.height

@@ -19,6 +19,7 @@ from app.engine.jobs import Work
 from app.engine.options import flatten, is_live
 from app.engine.pacing import Pace
 from app.messages import SceneOpened, ViewInfo
+from app.training.memory import is_out_of_memory
 
 if TYPE_CHECKING:
     from app.config import TrainConfig
@@ -103,7 +104,15 @@ def build_trainer(engine: Engine, scene: Scene, scale: tuple[float, float]
             report(0.0, "placing Gaussians")
             return engine.settings.make_trainer(scene, config, backend=backend, progress=report)
 
-        trainer = yield from engine.background(make, "build").wait(scale)
+        try:
+            trainer = yield from engine.background(make, "build").wait(scale)
+        except Exception as error:
+            if backend != "cuda" or not is_out_of_memory(error):
+                raise
+            engine.backend = next(name for name in ("cpu", "reference") if name in engine.usable_backends)
+            engine.notice(f"The first Gaussians do not fit into the GPU's memory, so the backend {engine.backend} trains: "
+                          "open the scene smaller, then choose cuda again.", "error", aloud=True)
+            continue
         before, now = flatten(config), flatten(engine.config)
         changed = [path for path in now if now[path] != before[path]]
         if all(is_live(path) for path in changed):   # else it was built on options that only act at the start
@@ -133,7 +142,6 @@ def install(engine: Engine, model: Model, event: SceneOpened) -> None:
 
 
 def describe(opened: Opened) -> SceneOpened:
-    from app.engine.view_modes import STILL_QUANTITIES
     from app.training.probes import quantities
 
     scene = opened.scene
@@ -143,7 +151,7 @@ def describe(opened: Opened) -> SceneOpened:
         # Reconstructions mostly keep the first camera's axes, and its y points down.
         return SceneOpened(opened.path, "ply", (), np.array([0.0, -1.0, 0.0]), center, extent,
                            opened.gaussians.notices, trainable=False,
-                           quantities=tuple(q for q in quantities() if q.name in STILL_QUANTITIES))
+                           quantities=quantities(trained=False))
     views = tuple(ViewInfo(view.name, view.camera, view.split) for view in scene.views)
     center = scene_center(scene.views, scene.points)
     kind = "demo" if Path(opened.path).resolve() == demo_folder().resolve() else scene.kind

@@ -158,16 +158,23 @@ class Viewer:
             self._finish(self.request, model, work.rgb, frame.legend, frame.note, 1.0, work.seconds)
 
     def _picture(self, request: ViewRequest, model: Model, camera: Camera) -> Picture:
+        from app.engine.drawn import tinted
         from app.engine.photographs import Photographs
         from app.engine.view_modes import MODES, Sight
 
         self._photographs = self._photographs or Photographs()
         steady = self._range if self._engine.training else None
         kept = steady[1] if steady is not None and steady[0] == _shown(request) else None
-        return MODES[request.mode](Sight(model, request, camera, self._photographs, kept))
+        sight = Sight(model, request, camera, self._photographs, kept)
+        picture = MODES[request.mode](sight)
+        if request.mode != "truth":
+            picture.rgb = tinted(model, picture.rgb, sight.drawn, camera)
+            picture.note = picture.note or sight.drawn.note
+        return picture
 
     def _finish(self, request: ViewRequest, model: Model, rgb: np.ndarray, legend: Legend | None, note: str, level: float,
                 seconds: float) -> None:
+        from app.engine.drawn import outlines
         from app.engine.view_modes import to_rgba
 
         rgba = to_rgba(rgb, request.camera.width, request.camera.height)
@@ -176,7 +183,7 @@ class Viewer:
             self._range = _shown(request), (legend.lo, legend.hi)
         self._sequence += 1
         self.frame = Frame(rgba, request.camera, request.mode, legend, 1e3 * seconds, self._sequence, model.iteration,
-                           level, note, request)
+                           level, note, request, outlines(model, request))
         self._engine.publisher.frame_ready()
 
 

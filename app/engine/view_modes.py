@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,12 @@ import torch
 
 from app.colormaps import LARGEST, auto_range, colorize
 from app.data.scene import View
+from app.engine.drawn import Drawn, drawn
 from app.engine.model import Model
 from app.engine.photographs import Photographs, same_pose
 from app.messages import Legend, ViewMode, ViewRequest
 from app.training.arrays import host
+from app.training.quantities.registry import Reading, Unreadable
 from render.config import RasterConfig
 from render.pipeline import contributors
 from render.types import Camera, RenderOutput
@@ -36,8 +39,6 @@ POINT_SIGMAS = 2.0
 POINT_EPS2D = 0.5
 """A point is a Gaussian of no size: the low-pass [px^2] alone makes it POINT_SIGMAS * sqrt(0.5) = 1.4 px in radius."""
 SOLID_ALPHA = 0.99
-STILL_QUANTITIES = ("opacity", "largest_scale")
-"""What a heatmap can show of Gaussians that nobody trains."""
 
 
 @dataclass
@@ -50,13 +51,22 @@ class Sight:
     photographs: Photographs = field(default_factory=Photographs)
     last_range: tuple[float, float] | None = None   # of the picture before, if it showed the same quantity
 
+    @cached_property
+    def drawn(self) -> Drawn:
+        """What the picture is made of: all that neither the user hides nor the filter keeps out."""
+        return drawn(self.model, self.request)
+
+    def reading(self, name: str) -> Reading:
+        """A quantity's values. Raises Unreadable, with a sentence for the user."""
+        return self.model.reading(name, self.request.camera)
+
     @property
     def rules(self) -> RasterConfig:
         return self.model.options.raster
 
     def render(self, **named: Any) -> RenderOutput:
-        """The model at this camera; keywords as Model.render."""
-        return self.model.render(self.camera, **{"raster": self.rules, **named})
+        """What is drawn of the model at this camera; keywords as Model.render."""
+        return self.model.render(self.camera, **{"raster": self.rules, "gaussians": self.drawn.gaussians, **named})
 
 
 @dataclass
@@ -146,20 +156,21 @@ def ellipsoids(sight: Sight) -> Picture:
 def points(sight: Sight) -> Picture:
     """Every Gaussian's mean as a dot of its colour."""
     return _solid(sight, sigmas=POINT_SIGMAS, shaded=False, eps2d=POINT_EPS2D,
-                  scales=sight.model.gaussians().scales * 1e-6)
+                  scales=sight.drawn.gaussians.scales * 1e-6)
 
 
 @draws("heatmap")
 def heatmap(sight: Sight) -> Picture:
     """A number per Gaussian as its colour, composited with the true opacities."""
-    reading = _reading(sight)
-    if isinstance(reading, str):
-        return Picture(_dimmed(_image(sight.render())), note=reading)
+    try:
+        reading = sight.reading(sight.request.quantity)
+    except Unreadable as refusal:
+        return Picture(_dimmed(_image(sight.render())), note=str(refusal))
     probe, unseen = reading.probe, host(reading.unseen)
     values = np.where(unseen, np.float32(np.nan), host(reading.values))
     log = (probe.log if sight.request.log_scale is None else sight.request.log_scale) and not probe.signed
     lo, hi = _range(sight, values, log=log, signed=probe.signed)
-    colormap = "coolwarm" if probe.signed else "viridis"
+    colormap = "coolwarm" if probe.signed else sight.request.colormap or "viridis"
     if log:   # what is 0 lies at the lower end; only what is unknown is grey
         values = np.where(values <= 0.0, np.float32(lo), values)
     colors = torch.from_numpy(colorize(values, colormap, lo, hi, log)).to(sight.model.background.device)
@@ -189,20 +200,6 @@ def _image(output: RenderOutput) -> np.ndarray:
 
 def _backdrop(sight: Sight) -> torch.Tensor:
     return torch.tensor(BACKDROP, device=sight.model.background.device)
-
-
-def _reading(sight: Sight):
-    """The values of the requested quantity, or a sentence that says why there are none."""
-    from app.training.probes import PROBES, read
-
-    name, model = sight.request.quantity, sight.model
-    if name not in PROBES:
-        return f"There is no quantity {name}; choose one of {', '.join(PROBES)}."
-    if model.trainer is None and name not in STILL_QUANTITIES:
-        return f"A PLY has no {PROBES[name].label}; it exists only while a scene trains."
-    # Without a trainer the model stands in: these quantities need nothing but its Gaussians.
-    reading = read(model.trainer if model.trainer is not None else model, name)  # type: ignore[arg-type]
-    return reading if reading is not None else f"{PROBES[name].label} has no values yet; take a training step first."
 
 
 def _dimmed(image: np.ndarray) -> np.ndarray:
@@ -272,11 +269,10 @@ def _solid(sight: Sight, *, sigmas: float, shaded: bool, eps2d: float | None = N
     Opacities are so high that alpha is clamped to SOLID_ALPHA all over the ellipse of `sigmas` and falls below the
     cutoff right outside it; transmittance_min stops behind the first one.
     """
-    model = sight.model
     raster = replace(sight.rules, alpha_max=SOLID_ALPHA, cutoff=SOLID_ALPHA * (1.0 - 1e-3),
                      transmittance_min=0.5 * (1.0 - SOLID_ALPHA), smooth_cutoff=False, antialiased=False,
                      eps2d=sight.rules.eps2d if eps2d is None else eps2d)
-    gaussians = model.gaussians()
+    gaussians = sight.drawn.gaussians
     visible = gaussians.opacities >= sight.rules.cutoff   # what training cannot see is not drawn either
     opacities = torch.where(visible, raster.cutoff * math.exp(0.5 * sigmas * sigmas), 0.0).to(gaussians.opacities)
     solid = replace(gaussians, opacities=opacities, scales=gaussians.scales if scales is None else scales)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from app.training.rows import Rows
+from app.training.rows import FROZEN, Rows
 from render.stages.adam import adam_step
 from render.types import PARAM_GROUPS
 
@@ -39,8 +39,9 @@ class Adam:
 
         For SH bands not yet in use that is exactly what zero gradients and zero moments would do. With `extents` [N,2]
         rows of Gaussians that no picture of the step shows (extents 0) stand still. With `ok` [1], on a GPU, nothing moves
-        where it is 0; take_back() then undoes the counting.
+        where it is 0; take_back() then undoes the counting. What is marked as frozen stands still in any case.
         """
+        extents = self._moving(extents)
         for name in PARAM_GROUPS:
             self.steps[name] += 1
             gradient = gradients.get(name)
@@ -49,6 +50,14 @@ class Adam:
             exp_avg, exp_avg_sq = self.moments(name)
             adam_step(self.rows[name], gradient, exp_avg, exp_avg_sq, step=self.steps[name], lr=rates[name],
                       beta1=BETA1, beta2=BETA2, eps=eps, backend=backend, extents=extents, ok=ok)
+
+    def _moving(self, extents: Tensor | None) -> Tensor | None:
+        """The extents, 0 where a Gaussian is frozen."""
+        frozen = self.rows.get(FROZEN)
+        if frozen is None:
+            return extents
+        free = (~frozen).to(self.rows["means"].dtype)[:, None]
+        return (free.expand(-1, 2) if extents is None else extents * free).contiguous()
 
     def take_back(self) -> None:
         """The last step did not count: its gradients were not finite."""

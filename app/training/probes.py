@@ -1,12 +1,9 @@
-"""Per-Gaussian quantities to look at: one registry for heatmaps, the densification panel and the Gaussian card.
+"""Reading per-Gaussian quantities for the window: heatmaps, the densification panel and the Gaussian card.
 
-A new quantity is one function with @probe above it.
+The quantities themselves stand in app/training/quantities/, one file a kind.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -14,136 +11,52 @@ from torch import Tensor
 
 from app.messages import GaussianReport, Histogram, Quantity
 from app.training.arrays import host
-from app.training.densify.adc import largest_scale
-from app.training.densify.statistics import COUNT, PER_NDC, screen_gradient, threshold
+from app.training.densify.statistics import COUNT, threshold
+from app.training.quantities import gradients, laboratory, state  # noqa: F401 - enter their quantities
+from app.training.quantities.registry import PROBES, Reading, Subject, Unreadable
 from app.training.trainer import Trainer
 from render.config import SH_C0
 from render.stages.project import project
 from render.types import Camera
 
 
-@dataclass(frozen=True)
-class Probe:
-    name: str
-    label: str                    # says which gradient: signed sum, sum of absolutes or norm (F09)
-    unit: str
-    signed: bool                  # takes a diverging colour map around 0
-    log: bool                     # spans decades
-    help: str
-    values: Callable[[Trainer], Tensor | None]   # [N], or None while there is nothing to show
-    unseen: Callable[[Trainer], Tensor] | None   # [N] bool: no view has seen it, so its value says nothing (F17)
+def quantities(*, trained: bool = True) -> tuple[Quantity, ...]:
+    """What there is to see of a run, or of Gaussians that nobody trains, for the window."""
+    return tuple(Quantity(p.name, p.label, p.unit, p.help, p.signed, p.log, p.needs == "view") for p in PROBES.values()
+                 if trained or p.needs != "trainer")
 
 
-@dataclass(frozen=True)
-class Reading:
-    """A probe's values; `unseen` marks the Gaussians whose value says nothing."""
-
-    probe: Probe
-    values: Tensor    # [N] float32
-    unseen: Tensor    # [N] bool
+def subject_of(trainer: Trainer, camera: Camera | None = None) -> Subject:
+    return Subject(trainer.gaussians(), trainer.config.raster, trainer.sh_degree, trainer.backend, trainer, camera)
 
 
-PROBES: dict[str, Probe] = {}
-
-
-def probe(name: str, label: str, unit: str, help: str, *, signed: bool = False, log: bool = False,
-          unseen: Callable[[Trainer], Tensor] | None = None):
-    """Register a function Trainer -> [N] values (None = not available yet)."""
-
-    def register(function: Callable[[Trainer], Tensor | None]) -> Callable[[Trainer], Tensor | None]:
-        PROBES[name] = Probe(name, label, unit, signed, log, help, function, unseen)
-        return function
-
-    return register
-
-
-def quantities() -> tuple[Quantity, ...]:
-    """What a heatmap can show, for the window."""
-    return tuple(Quantity(p.name, p.label, p.unit, p.help) for p in PROBES.values())
-
-
-def read(trainer: Trainer, name: str) -> Reading | None:
-    """The values of a quantity now; None while there are none. Raises ValueError for an unknown name."""
+def read(source: Trainer | Subject, name: str, camera: Camera | None = None) -> Reading | None:
+    """The values of a quantity now; None while there are none. Raises ValueError for an unknown name, and Unreadable for
+    one that `source` cannot have."""
     if name not in PROBES:
         raise ValueError(f"there is no quantity {name!r}; choose one of {', '.join(PROBES)}")
-    found = PROBES[name]
+    found, subject = PROBES[name], source if isinstance(source, Subject) else subject_of(source, camera)
+    if found.needs == "trainer" and subject.trainer is None:
+        raise Unreadable(f"A PLY has no {found.label}; it exists only while a scene trains.")
+    if found.needs == "view" and subject.camera is None:
+        raise Unreadable(f"{found.label} belongs to a view, and there is none yet.")
     with torch.no_grad():
-        values = found.values(trainer)
+        values = found.values(subject)
         if values is None:
             return None
-        unseen = found.unseen(trainer) if found.unseen else torch.zeros_like(values, dtype=torch.bool)
+        unseen = found.unseen(subject) if found.unseen else torch.zeros_like(values, dtype=torch.bool)
     return Reading(found, values.detach(), unseen)
 
 
-def _unseen_last(trainer: Trainer) -> Tensor:
-    """Not in the last view, so without a gradient of the last step."""
-    tap = trainer.tap
-    if trainer.last_extents is None or tap is None:
-        return torch.ones(len(trainer.params), dtype=torch.bool, device=trainer.device)
-    return trainer.last_extents[:, 0] <= 0
-
-
-def _never_seen(trainer: Trainer) -> Tensor:
-    return trainer.statistics.never_seen
-
-
-@probe("mean2d_grad", "|∂L/∂mean2D| signed sum, last step", PER_NDC, log=True, unseen=_unseen_last,
-       help="Norm of the screen-space gradient of the last view's loss; pixels that pull in opposite ways cancel.")
-def _mean2d_grad(trainer: Trainer) -> Tensor | None:
-    tap, camera = trainer.tap, trainer.last_camera
-    if tap is None or tap.v_means2d is None or camera is None:
-        return None
-    return screen_gradient(tap.v_means2d, camera.width, camera.height)
-
-
-@probe("mean2d_grad_abs", "|∂L/∂mean2D| sum of absolutes, last step", PER_NDC, log=True, unseen=_unseen_last,
-       help="As AbsGS sums it: pixels that pull in opposite ways add up. Gathered while densify.absgrad is on.")
-def _mean2d_grad_abs(trainer: Trainer) -> Tensor | None:
-    tap, camera = trainer.tap, trainer.last_camera
-    if tap is None or tap.v_abs_means2d is None or camera is None:
-        return None
-    return screen_gradient(tap.v_abs_means2d, camera.width, camera.height)
-
-
-@probe("mean2d_grad_average", "|∂L/∂mean2D| averaged as densification does", PER_NDC, log=True, unseen=_never_seen,
-       help="The densification statistic: mean over the views that saw the Gaussian since the last densification.")
-def _mean2d_grad_average(trainer: Trainer) -> Tensor:
-    return trainer.statistics.average(trainer.config.densify.absgrad)
-
-
-@probe("means_grad", "|∂L/∂mean| abs-norm, last step", "per world unit", log=True, unseen=_unseen_last,
-       help="Norm of the gradient that Adam gets for the mean.")
-def _means_grad(trainer: Trainer) -> Tensor | None:
-    gradient = trainer.gradients().get("means")
-    return None if gradient is None else torch.linalg.vector_norm(gradient, dim=1)
-
-
-@probe("opacity_grad", "∂L/∂opacity, last step", "", signed=True, unseen=_unseen_last,
-       help="Negative: the loss falls when it becomes more opaque.")
-def _opacity_grad(trainer: Trainer) -> Tensor | None:
-    return None if trainer.tap is None else trainer.tap.v_opacities
-
-
-@probe("opacity", "opacity", "", help="Activated opacity, 0 to 1.")
-def _opacity(trainer: Trainer) -> Tensor:
-    return trainer.gaussians().opacities
-
-
-@probe("largest_scale", "largest scale", "world units", log=True, help="Standard deviation along the longest axis.")
-def _largest_scale(trainer: Trainer) -> Tensor:
-    return largest_scale(trainer.gaussians())
-
-
-@probe("views_seen", "views since the last densification", "views", unseen=_never_seen,
-       help="How many views have seen it since the statistics started anew.")
-def _views_seen(trainer: Trainer) -> Tensor:
-    return trainer.state.rows[COUNT]
-
-
-@probe("age", "age", "iterations", help="Iterations since it was born.")
-def _age(trainer: Trainer) -> Tensor:
-    births = trainer.lineage.births(host(trainer.params.uids))
-    return torch.from_numpy((trainer.iteration - births).astype(np.float32)).to(trainer.device)
+def readable(source: Trainer | Subject, name: str) -> Reading:
+    """As read(), with a sentence for the user instead of None. Raises Unreadable."""
+    try:
+        reading = read(source, name)
+    except ValueError as error:
+        raise Unreadable(f"{str(error)[:1].upper()}{str(error)[1:]}.") from error
+    if reading is None:
+        raise Unreadable(f"{PROBES[name].label} has no values yet; {PROBES[name].missing}.")
+    return reading
 
 
 def histogram(trainer: Trainer) -> Histogram:

@@ -9,6 +9,9 @@ from torch import Tensor
 
 from render.types import PARAM_GROUPS, GaussianParams
 
+SELECTED, HIDDEN, FROZEN = "mark.selected", "mark.hidden", "mark.frozen"
+"""[N] bool, set by the user: what is looked at, what pictures leave out, what training leaves alone. Absent = none."""
+
 
 class Rows:
     """Named tensors with the same number of rows: parameters, uids, Adam moments, statistics, last gradients (F08).
@@ -80,6 +83,10 @@ class Rows:
         self._rebuild()
         self.check()
 
+    def inherited(self, parents: Tensor) -> dict[str, Tensor]:
+        """The marks of the rows `parents` [B], for their children: what descends from a selected Gaussian is selected."""
+        return {name: array[parents] for name, array in self._arrays.items() if name.startswith("mark.")}
+
     def move(self, device: torch.device) -> None:
         """Everything to another device; when it does not fit there, nothing has changed."""
         moved = {name: array.detach().to(device).requires_grad_(name in PARAM_GROUPS) for name, array in self._arrays.items()}
@@ -96,7 +103,7 @@ class Rows:
     def nbytes(self) -> dict[str, int]:
         """Bytes by kind: parameters, adam, statistics and gradients."""
         kinds = {"parameters": 0, "adam": 0, "statistics": 0, "gradients": 0}
-        prefixes = {"adam": "adam", "stat": "statistics", "grad": "gradients", "tap": "gradients"}
+        prefixes = {"adam": "adam", "stat": "statistics", "mark": "statistics", "grad": "gradients", "tap": "gradients"}
         for name, array in self._arrays.items():
             kinds[prefixes.get(name.split(".")[0], "parameters")] += array.numel() * array.element_size()
         return kinds

@@ -77,6 +77,7 @@ class Trainer:
         self.notices: deque[str] = deque(maxlen=1000)
         self.backend = pipeline.resolve_backend(backend)
         self.device = pipeline.device_of(self.backend)
+        self._memory_cap: int | None = None      # of the device's free memory
         self.extent = config.extent or self._measure_extent()
         if params is None:
             params, notice = initial_params(scene.points, self.views, sh_degree=config.sh_degree, device=self.device,
@@ -88,6 +89,7 @@ class Trainer:
         self._failed, self._failed_loss = 0, math.nan   # the iteration that a GPU found not to be finite
         self.last_view_index: int | None = None
         self.last_camera = None
+        self.last_config: TrainConfig | None = None   # that the last step went by
         self.tap: GradientTap | None = None
         self.records: deque[DensifyRecord] = deque(maxlen=256)
         self.strategy: Strategy = STRATEGIES[config.densify.strategy]()
@@ -124,8 +126,9 @@ class Trainer:
         """The largest number of Gaussians there may be."""
         if self.config.densify.cap:
             return self.config.densify.cap
-        if not hasattr(self, "_memory_cap"):
-            self._memory_cap = default_cap(available_bytes())
+        if self._memory_cap is None:
+            free = cuda.free_bytes() if self.device.type == "cuda" else None
+            self._memory_cap = default_cap(available_bytes() if free is None else free)
         return self._memory_cap
 
     @property
@@ -188,7 +191,10 @@ class Trainer:
         self.settle()
         device = pipeline.device_of(backend)
         self.state.rows.move(device)   # copies all before it changes anything
-        self.backend, self.device = backend, device
+        if device.type != "cuda":
+            cuda.release()
+        self.backend, self.device, self._memory_cap = backend, device, None
+        self.state.cap = self.cap
         self._activated = None
         self._take_up_tap()
 
@@ -230,12 +236,12 @@ class Trainer:
                     seen, numbers = self._backward(indices[-1], degree, iteration)
                     views.append(seen)
                     terms.append(numbers)
+            gradients = self._collect_gradients(degree)
         except BaseException as error:
             self._clear_gradients()  # of the views before the one that failed
-            if isinstance(error, interrupt.Interrupted):
+            if isinstance(error, interrupt.Interrupted) or self._of_before(error, iteration):
                 self._order.put_back(indices)
             raise
-        gradients = self._collect_gradients(degree)
         ok = self._judge(iteration, gradients, terms, self.views[indices[-1]].name)
         for seen in views:
             self.strategy.after_backward(self.state, replace(seen, ok=ok), self.config)
@@ -310,6 +316,10 @@ class Trainer:
         self.measured = Measured(iteration, *(sum(column) / len(terms) for column in columns))
         return None
 
+    def _of_before(self, error: BaseException, iteration: int) -> bool:
+        """Whether a step ends because the one before it had failed, which counts it back."""
+        return isinstance(error, TrainingStopped) and self.iteration < iteration - 1
+
     def _told(self, iteration: int, values: list[float]) -> None:
         if values[0]:
             self.measured = Measured(iteration, *values[1:])
@@ -347,7 +357,7 @@ class Trainer:
         """
         for prefix in ("grad.", "tap.", "last."):
             self.state.rows.drop(prefix)
-        self.last_view_index, self.last_camera = index, seen.camera
+        self.last_view_index, self.last_camera, self.last_config = index, seen.camera, self.config
         self.tap = tap = seen.tap
         self.state.rows.put("last.extents", seen.extents)
         for name, gradient in gradients.items():
@@ -358,8 +368,12 @@ class Trainer:
                 self.state.rows.put(f"tap.{name}", value)
 
     def _densified(self, record: DensifyRecord) -> None:
-        self._activated = None
         self.records.append(record)
+        self.edited()
+
+    def edited(self) -> None:
+        """Rows have changed between steps, by densification or by hand."""
+        self._activated = None
         self._take_up_tap()
 
     def _take_up_tap(self) -> None:

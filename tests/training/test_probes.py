@@ -24,7 +24,10 @@ def trained() -> Trainer:
 
 def test_every_quantity_reads_one_finite_number_per_gaussian_once_trained(trained):
     for name, probe in probes.PROBES.items():
-        reading = probes.read(trained, name)
+        reading = probes.read(trained, name, trained.views[0].camera)
+        if name == "shN_grad" or name.startswith("lab_"):   # no band but the first is in use yet; nothing was compared
+            assert reading is None
+            continue
         assert reading is not None and reading.values.shape == reading.unseen.shape == (60,), name
         assert torch.isfinite(reading.values).all() and reading.unseen.dtype == torch.bool
         assert probe.label and (probe.signed or reading.values.min() >= 0)

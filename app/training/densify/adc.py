@@ -13,6 +13,7 @@ from app.config import DensifyConfig, TrainConfig
 from app.messages import Densified
 from app.training.densify.base import DensifyRecord, Strategy, TrainState, ViewGradients
 from app.training.densify.statistics import RADIUS, GradientStatistics, threshold
+from app.training.rows import FROZEN
 from app.training.schedule import Schedule
 from render.types import PARAM_GROUPS, Gaussians
 
@@ -87,6 +88,8 @@ class AdaptiveDensityControl(Strategy):
         gone = prunable(gaussians.opacities, largest, radii, state.extent, config, after_reset)
         stillborn = prunable(births.opacities, births.sizes, torch.zeros_like(births.sizes), state.extent, config,
                              after_reset)
+        if FROZEN in rows:
+            gone = gone & ~rows[FROZEN]
         keep, alive = ~(split | gone), ~stillborn
         if not bool(keep.any()) and not bool(alive.any()):
             keep[int(np.argmax(gaussians.opacities.cpu().numpy()))] = True  # never 0 Gaussians (F03)
@@ -98,6 +101,7 @@ class AdaptiveDensityControl(Strategy):
         child_uids = state.lineage.give_birth(parents, iteration)
         born = {name: array[alive] for name, array in births.arrays.items()}
         born["uids"] = torch.from_numpy(child_uids).to(rows["uids"].device)[alive]
+        born |= rows.inherited(births.parents[alive])
         rows.surgery(torch.nonzero(keep)[:, 0], born, int(alive.sum()))
         stats.clear()
         event = Densified(iteration, int(cloned.sum()), int(split.sum()), pruned, 0, len(rows))
@@ -113,6 +117,8 @@ class AdaptiveDensityControl(Strategy):
         Either adds one Gaussian to the count, so at most cap - N are taken, the largest statistic first (F11).
         """
         chosen = statistic >= threshold(config)
+        if FROZEN in state.rows:
+            chosen = chosen & ~state.rows[FROZEN]
         room = max(0, state.cap - len(state.rows))
         if int(chosen.sum()) > room:
             values = np.where(chosen.cpu().numpy(), statistic.cpu().numpy(), -np.inf)
@@ -177,7 +183,10 @@ def reset_opacities(state: TrainState, iteration: int, config: TrainConfig) -> D
     value = max(wanted, least)
     logits = state.rows["logit_opacities"].detach()
     ceiling = math.log(value / (1.0 - value))
-    lowered = int((logits > ceiling).sum())
-    logits.clamp_(max=ceiling)
+    above = logits > ceiling
+    if FROZEN in state.rows:
+        above = above & ~state.rows[FROZEN]
+    lowered = int(above.sum())
+    logits.copy_(torch.where(above, logits.clamp(max=ceiling), logits))
     state.optimizer.forget("logit_opacities")
     return DensifyRecord(Densified(iteration, reset=lowered, count=len(logits)))

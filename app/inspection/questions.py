@@ -39,7 +39,7 @@ class Sight:
 
 @dataclass(frozen=True)
 class XRayQuestion:
-    """What is blended at column x, row y of the picture that `sight` sees? `view` is the scene view that it is, if it is one."""
+    """What is blended at column x, row y of the picture that `sight` sees? `view` is the scene view that this is."""
 
     sight: Sight
     x: int

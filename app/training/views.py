@@ -39,6 +39,11 @@ def load_target(view: View, background: Tensor) -> Tensor:
     if pixels.shape[:2] != (view.camera.height, view.camera.width):
         raise ValueError(f"{view.name}: the picture is {pixels.shape[1]}x{pixels.shape[0]} px, "
                          f"its camera {view.camera.width}x{view.camera.height} px")
+    return to_target(pixels, background)
+
+
+def to_target(pixels: np.ndarray, background: Tensor) -> Tensor:
+    """[H,W,3] float32 of uint8 pixels [H,W,3 or 4], as load_target() says; of a picture or of a part of one."""
     source = torch.from_numpy(pixels)
     if background.is_cuda:
         source = source.pin_memory()   # else the copy would wait for all that the device has to do before it

@@ -29,6 +29,10 @@ class Lineage:
         parent = int(self._parents[uid]) if 0 <= uid < self.next_uid else -1
         return None if parent < 0 else parent
 
+    def children(self, uid: int) -> list[int]:
+        """The uids cloned or split from it, oldest first, whether or not they are still there."""
+        return np.flatnonzero(self._parents[:self.next_uid] == uid).tolist()
+
     def born(self, uid: int) -> int:
         """The iteration of its birth; 0 for one that was there from the start."""
         return int(self._born[uid]) if 0 <= uid < self.next_uid else 0
@@ -36,3 +40,10 @@ class Lineage:
     def births(self, uids: np.ndarray) -> np.ndarray:
         """The iterations of birth of many."""
         return self._born[uids]
+
+    def ancestors(self, uids: np.ndarray, before: int) -> np.ndarray:
+        """For each uid the ancestor, or itself, that was there when `before` was the next uid; -1 where there is none."""
+        found = np.array(uids, np.int64)
+        while (late := np.flatnonzero(found >= before)).size:
+            found[late] = self._parents[found[late]]
+        return found

@@ -17,30 +17,39 @@ extern "C" __global__ void binning_count(const CameraArgs c, const RasterArgs ra
     counts[place] = count;
 }
 
-// offsets [V]: exclusive running sum of counts. tiles [M] (16-bit keys where they fit, by WIDE) and ids [M].
+// offsets [V]: exclusive running sum of counts [V]. tiles [M] (16-bit keys where they fit, by WIDE) and ids [M].
 template <class Key>
 static __device__ __forceinline__ void emit(const CameraArgs& c, const RasterArgs& ra, Real epsilon, int V, const int* order,
                                             const Real* means2d, const Real* conics, const Real* extents, const Real* opacities,
-                                            const long long* offsets, Key* tiles, int* ids) {
+                                            const long long* offsets, const int* counts, Key* tiles, int* ids) {
     const int place = blockIdx.x * blockDim.x + threadIdx.x;
     if (place >= V) return;
     const int id = order[place];
     if (!(extents[2 * id] > 0)) return;
+    // Compiled apart, the two kernels could round a tile at the rim of an ellipse differently: the room is what was counted,
+    // and what is left of it repeats a tile, which costs nothing that can be seen.
     long long at = offsets[place];
+    const long long end = at + counts[place];
+    int last = 0;
     touched_tiles(c, ra, epsilon, means2d + 2 * id, conics + 3 * id, extents + 2 * id, opacities[id], [&](int tile, int, int) {
-        tiles[at] = Key(tile);
+        if (at >= end) return;
+        tiles[at] = Key(last = tile);
         ids[at++] = id;
     });
+    for (; at < end; at++) {
+        tiles[at] = Key(last);
+        ids[at] = id;
+    }
 }
 extern "C" __global__ void binning_emit16(const CameraArgs c, const RasterArgs ra, Real epsilon, int V, const int* order,
                                           const Real* means2d, const Real* conics, const Real* extents, const Real* opacities,
-                                          const long long* offsets, short* tiles, int* ids) {
-    emit(c, ra, epsilon, V, order, means2d, conics, extents, opacities, offsets, tiles, ids);
+                                          const long long* offsets, const int* counts, short* tiles, int* ids) {
+    emit(c, ra, epsilon, V, order, means2d, conics, extents, opacities, offsets, counts, tiles, ids);
 }
 extern "C" __global__ void binning_emit32(const CameraArgs c, const RasterArgs ra, Real epsilon, int V, const int* order,
                                           const Real* means2d, const Real* conics, const Real* extents, const Real* opacities,
-                                          const long long* offsets, int* tiles, int* ids) {
-    emit(c, ra, epsilon, V, order, means2d, conics, extents, opacities, offsets, tiles, ids);
+                                          const long long* offsets, const int* counts, int* tiles, int* ids) {
+    emit(c, ra, epsilon, V, order, means2d, conics, extents, opacities, offsets, counts, tiles, ids);
 }
 
 // tile_offsets [T+1] from the sorted keys: thread i fills the offsets of all tiles that begin at pair i.

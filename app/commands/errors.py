@@ -10,9 +10,6 @@ from collections.abc import Callable
 
 INTERRUPTED = 130
 SMALLER = "use smaller images (-r 2, -r 4) or fewer Gaussians (--densify.cap 200000)"
-OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
-"""What torch's RuntimeError says on the CPU of Linux, of Windows, and on a GPU."""
-
 
 class UsageError(ValueError):
     """The command line cannot be understood; the message is one sentence."""
@@ -54,19 +51,14 @@ def explain(error: Exception) -> tuple[int, str]:
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename!r}: " if error.filename is not None else ""
         return 2, f"{where}{error.strerror.lower()}; check the path, its permissions and the free space"
+    from app.training.memory import is_out_of_memory
+
     if is_out_of_memory(error):
         return 2, "the memory of this machine is exhausted; " + SMALLER
     if type(error).__name__ == "IntersectionBudgetError":  # by name: its module imports torch
         return 2, f"{str(error).rstrip('.')}; on the command line, {SMALLER} or a larger --raster.max_intersection_bytes"
     text = " ".join(str(error).split())
     return 1, f"internal error ({type(error).__name__}: {text}); run again with --debug for the traceback and report it"
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Whether memory ran out, in Python or in torch."""
-    if isinstance(error, MemoryError):
-        return True
-    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in OUT_OF_MEMORY)
 
 
 def say(sentence: str) -> None:

@@ -1,6 +1,7 @@
 """Long work in small bites: a job is a generator that the engine advances for at most 50 ms a turn.
 
-A job yields (fraction, text) when there is progress to show, or None when it waits for a helper thread.
+A job yields (fraction, text) when there is progress to show, or None when it waits for a helper thread or for the next
+turn.
 """
 
 from __future__ import annotations

@@ -78,6 +78,9 @@ def _lanes(engine: Engine, command: RunLanes) -> Work:
             return
         except TrainingStopped as error:
             raise Refused(f"The lanes ended: {error}") from error
+        if state is None:
+            yield None
+            continue
         if engine.clock() - reported >= REPORT_SECONDS:
             reported = engine.clock()
             engine.emit(LanesMoved(state))

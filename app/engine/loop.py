@@ -21,6 +21,7 @@ from app.engine.inspector import Inspector
 from app.engine.jobs import Jobs, Refused
 from app.engine.pacing import Pace
 from app.engine.publish import Publisher
+from app.engine.selecting import Selection
 from app.engine.settings import EngineSettings
 from app.engine.view import Viewer
 from app.mailbox import Fifo, Latest
@@ -37,6 +38,7 @@ from app.messages import (
     ViewRequest,
 )
 from app.training.backend import set_threads
+from app.training.memory import is_out_of_memory
 from render import interrupt
 
 if TYPE_CHECKING:
@@ -94,7 +96,8 @@ class Engine:
         self.view_name = ""
         self.last_loss = self.last_psnr = float("nan")
         self.last_measured = 0                   # the iteration they belong to
-        self.selected_uid: int | None = None
+        self.selected_uid: int | None = None     # the Gaussian that is inspected
+        self.selection = Selection(self)
         self.last_evaluation = work.LastEvaluation()
 
     # ------------------------------------------------------------------ from other threads
@@ -157,7 +160,7 @@ class Engine:
     def job_failed(self, name: str, error: BaseException) -> None:
         if isinstance(error, (SceneError, Refused, OSError)):
             self.notice(str(error), "error", aloud=self.stopping.is_set())   # already a sentence for the user
-        else:
+        elif not self.out_of_memory(error):
             self.fail(name, error)
 
     # ------------------------------------------------------------------ the thread
@@ -193,6 +196,7 @@ class Engine:
         due = self.viewer.due()
         if due is not None and due <= self.clock():
             try:
+                self._finish_device()
                 self.viewer.draw()
             except interrupt.Interrupted:
                 return
@@ -206,6 +210,13 @@ class Engine:
             self.step()
         elif not self.running:
             self.settle()
+
+    def _finish_device(self) -> None:
+        """Let a GPU end the step it is at: what a picture costs is measured, and this is not the picture's."""
+        if self.model is not None and self.model.backend == "cuda":
+            from render.backends import cuda
+
+            cuda.finish()
 
     def _inspect(self) -> bool:
         """Answer what is due of what open panels ask; False when somebody waits for the thread. Not while the user drags."""
@@ -229,7 +240,8 @@ class Engine:
             try:
                 commands.handle(self, command)
             except Exception as error:  # noqa: BLE001 - shown to the user
-                self.fail(type(command).__name__, error)
+                if not self.out_of_memory(error):
+                    self.fail(type(command).__name__, error)
             self.commands_done += 1
             self.publisher.dirty = True
 
@@ -308,15 +320,15 @@ class Engine:
 
     def out_of_memory(self, error: BaseException) -> bool:
         """Whether that is what went wrong. On a GPU the run then goes on on the CPU, elsewhere it pauses; said aloud."""
-        kind = type(error).__name__
-        if kind != "OutOfMemoryError" and not isinstance(error, MemoryError) and "can't allocate memory" not in str(error):
+        if not is_out_of_memory(error):
             return False
         model = self.model
         count = len(model.params) if model is not None else 0
         if model is None or model.backend != "cuda":
             self.running, self.steps_left = False, None
-            self.notice(f"There is not enough memory for {count:,} Gaussians at this size: lower densify.cap, or open the "
-                        "scene smaller (-r 2).", "error", aloud=True)
+            what = f"{count:,} Gaussians at this size" if count else "this"
+            self.notice(f"There is not enough memory for {what}: lower densify.cap, or open the scene smaller (-r 2).",
+                        "error", aloud=True)
         elif not self.jobs.has(work.SWITCHING):
             instead = next(name for name in ("cpu", "reference") if name in self.usable_backends)
             self.notice(f"The GPU's memory is used up with {count:,} Gaussians, so the backend {instead} goes on: lower "
@@ -327,7 +339,8 @@ class Engine:
     def _stepped(self, report: Any, seconds: float) -> None:
         self.pace.stepped(seconds)
         self.seconds += seconds
-        self.stage_ms.add(**report.stage_ms)
+        if any(report.stage_ms.values()):   # a GPU's first step has none yet
+            self.stage_ms.add(**report.stage_ms)
         self.view_name = report.view_name
         self.history.add(report.iteration, count=report.gaussians)
         self._measured(report.measured, report.loss, report.psnr)
@@ -359,8 +372,9 @@ class Engine:
             return
         self._attempt("Reading the last step", trainer.settle)
         found = trainer.measured
-        self._measured(found.iteration, found.loss, found.psnr)
-        self.publisher.curves_changed()
+        if found.iteration > self.last_measured:
+            self._measured(found.iteration, found.loss, found.psnr)
+            self.publisher.curves_changed()
 
     def say_notices(self) -> None:
         """Pass on what the trainer wants the user to know."""

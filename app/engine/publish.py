@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import sys
 from collections import deque
 from dataclasses import replace
 from functools import cache
@@ -92,7 +93,8 @@ class Publisher:
             snapshot = self._snapshot()
         except Exception as error:  # noqa: BLE001 - shown to the user; the next snapshot goes without what failed
             engine.selected_uid = None
-            engine.fail("Describing the run", error)
+            if not engine.out_of_memory(error):
+                engine.fail("Describing the run", error)
             snapshot = Snapshot(state="failed", iterations=engine.config.iterations, backend=engine.backend)
         engine.snapshots.put(snapshot)
 
@@ -112,7 +114,7 @@ class Publisher:
             device=device_name(model.backend), frame=engine.viewer.frame, curves=self._curves,
             histogram=self._histogram, stage_ms=dict(engine.stage_ms.values), memory=self._memory,
             selected=self._selected(model), answers=engine.inspector.answers, seconds=engine.seconds,
-            view_name=engine.view_name,
+            view_name=engine.view_name, selection=engine.selection.state(),
             densify_window=(trainer.schedule.start, trainer.schedule.stop) if trainer is not None else (0, 0))
 
     def rate(self) -> float:
@@ -151,8 +153,11 @@ class Publisher:
 
             index = index_of(model, uid)
             if index is None:
-                engine.selected_uid = None
-                engine.notice(f"Gaussian {uid} is gone: it was pruned or split.")
+                heir = engine.selected_uid = engine.selection.heir(uid)
+                index = None if heir is None else index_of(model, heir)
+                engine.notice(f"Gaussian {uid} was split; this is its child {heir}." if heir is not None else
+                              f"Gaussian {uid} is gone: it was pruned or split.")
+            if index is None:
                 self._report = None
             else:
                 self._report = report(model, index, request.camera)
@@ -160,13 +165,16 @@ class Publisher:
         return self._report
 
 
-@cache
 def device_name(backend: str) -> str:
-    """The chip that the backend computes on, in words."""
-    if backend == "cuda":
-        from render.backends import cuda
+    """The chip that the backend computes on, in words; empty for a GPU that nothing runs on yet."""
+    if backend != "cuda":
+        return _processor()
+    cuda = sys.modules.get("render.backends.cuda")   # importing it would load PyTorch in the engine's thread
+    return cuda.device_name() if cuda is not None else ""
 
-        return cuda.device_name()
+
+@cache
+def _processor() -> str:
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         for line in cpuinfo.read_text(errors="replace").splitlines():

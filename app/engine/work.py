@@ -14,6 +14,7 @@ from app.engine.options import flatten
 from app.engine.pacing import Pace
 from app.messages import ConfigChanged, Evaluated
 from app.training.backend import Ready, ready_backend
+from app.training.memory import is_out_of_memory
 
 if TYPE_CHECKING:
     from app.engine.loop import Engine
@@ -105,9 +106,17 @@ def switch_backend(engine: Engine, name: str) -> Job:
             ready = yield from helper.wait()
         except ValueError as error:
             raise Refused(str(error)) from error
-        resolved = engine.backend = ready.name
+        engine.settle()   # what the last step on a GPU left unsaid is said before the parameters move
+        resolved = ready.name
         if engine.model is not None:
-            engine.model.use_backend(resolved)
+            try:
+                engine.model.use_backend(resolved)
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+                raise Refused(f"The backend stays {engine.backend}: its {len(engine.model.params):,} Gaussians do not fit "
+                              f"into the memory that {resolved} works in.") from error
+        engine.backend = resolved
         engine.stage_ms.clear()
         engine.pace = Pace.for_backend(resolved)
         say_fallback(engine, ready)
@@ -159,6 +168,7 @@ def evaluate(engine: Engine, *, asked: bool = False) -> Job:
             return
         from app.training.evaluate import evaluation_job
 
+        engine.settle()
         begun = engine.clock()
         result = yield from evaluation_job(model.trainer, views)
         engine.last_evaluation = LastEvaluation(engine.seconds, engine.clock() - begun)

@@ -53,7 +53,7 @@ def clamped(output: RenderOutput, camera: Camera, config: RasterConfig) -> Gener
     return pixels / (camera.width * camera.height), pairs / max(total, 1)
 
 
-def compare_rules(trainer: Trainer, view: View, first: Rule, second: Rule) -> Generator[Progress, None, Comparison]:
+def compare_rules(trainer: Trainer, view: View, first: Rule, second: Rule) -> Generator[Progress | None, None, Comparison]:
     """A job: gradients of a view's loss under two rules. Training's own gradients stay as they are.
 
     Raises ValueError for an alpha_max that the run's cutoff does not allow.
@@ -67,8 +67,8 @@ def compare_rules(trainer: Trainer, view: View, first: Rule, second: Rule) -> Ge
                 with interrupt.interruptible():
                     output, gradients, loss, psnr = _backward(trainer, view, config)
                 break
-            except interrupt.Interrupted:
-                yield 0.5 * place, f"going backward with {rule.text}"
+            except interrupt.Interrupted:   # somebody waits for the thread; this goes on in the next turn
+                yield None
         counting = clamped(output, view.camera, config)
         shares = None
         while shares is None:
@@ -115,7 +115,7 @@ def fork(trainer: Trainer, rule: Rule) -> Trainer:
     return twin
 
 
-def train_lanes(trainer: Trainer, first: Rule, second: Rule, steps: int) -> Generator[Lanes, None, Lanes]:
+def train_lanes(trainer: Trainer, first: Rule, second: Rule, steps: int) -> Generator[Lanes | None, None, Lanes]:
     """A job: both copies take `steps` steps, one after the other, on the same views; yields what there is so far.
 
     The run itself does not move. Raises TrainingStopped when a lane's loss or gradient is not finite.
@@ -135,8 +135,8 @@ def train_lanes(trainer: Trainer, first: Rule, second: Rule, steps: int) -> Gene
                 try:
                     lane.step()
                     break
-                except interrupt.Interrupted:   # somebody waits for the thread; the step is taken in a later turn
-                    yield state(step)
+                except interrupt.Interrupted:   # as above
+                    yield None
             lane.settle()
             curves[i, :, step] = lane.measured.loss, lane.measured.psnr
         yield state(step + 1)

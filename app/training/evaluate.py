@@ -87,7 +87,7 @@ def score_view(trainer: Trainer, view: View, lpips: Metric | None = None) -> Vie
 
 
 def evaluation_job(trainer: Trainer, views: Sequence[View], *, with_lpips: bool = False
-                   ) -> Generator[tuple[float, str], None, Evaluation]:
+                   ) -> Generator[tuple[float, str] | None, None, Evaluation]:
     """A job to be advanced turn by turn: yields (fraction done, what comes next), returns the Evaluation.
 
     Each turn decodes, or renders and compares, one view. The Gaussians must not change while it runs.
@@ -104,8 +104,8 @@ def evaluation_job(trainer: Trainer, views: Sequence[View], *, with_lpips: bool 
                 with interrupt.interruptible():
                     scores.append(score_view(trainer, view, metric))
                 break
-            except interrupt.Interrupted:   # somebody waits for the thread; the view is measured in a later turn
-                yield (i + 0.5) / len(views), f"evaluating {view.name}"
+            except interrupt.Interrupted:   # somebody waits for the thread; the view is measured in the next turn
+                yield None
     return Evaluation(iteration, tuple(scores), missing)
 
 

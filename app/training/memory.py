@@ -49,3 +49,14 @@ def peak_rss_bytes() -> int | None:
 def default_cap(free_bytes: int) -> int:
     """The largest number of Gaussians that half of the free memory holds (F11)."""
     return max(1000, free_bytes // 2 // BYTES_PER_GAUSSIAN)
+
+
+OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
+"""What torch's RuntimeError says on the CPU of Linux, of Windows, and on a GPU."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out, in Python or in torch, on the host or on a GPU."""
+    if isinstance(error, MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in OUT_OF_MEMORY)

@@ -27,7 +27,7 @@ from render import interrupt
 from render.backends import launches, nvcc
 from render.backends.compile import BEAT, CompileError, Progress
 from render.backends.launches import LaunchError, Plan
-from render.backends.signatures import CUDA_FILES, CUDA_KERNELS, Arg, cuda_file
+from render.backends.signatures import BUCKET, BUCKETS_A_BLOCK, CUDA_FILES, CUDA_KERNELS, Arg, cuda_file
 from render.config import TILE_SIZE
 from render.reference.ssim import WINDOW, gaussian_window
 
@@ -35,7 +35,6 @@ PYCUDA_AT_LEAST = (2025, 1, 2)
 """Older ones do not build with CUDA 13."""
 THREADS = 128
 """A block of the kernels that give each Gaussian, pair or number a thread."""
-WARP = 32
 SSIM_SIDE = 16
 Shape = tuple[int, int, int]
 
@@ -111,10 +110,14 @@ class PyCuda:
     """Modules and launches on torch's current device. One for the life of the process: nothing is ever unloaded."""
 
     def __init__(self) -> None:
-        self.index = torch.cuda.current_device()
-        self.device = torch.device("cuda", self.index)
-        self.name = torch.cuda.get_device_name(self.index)
-        torch.zeros(1, device=self.device)   # torch makes its context before PyCUDA looks for one
+        try:
+            self.index = torch.cuda.current_device()
+            self.device = torch.device("cuda", self.index)
+            self.name = torch.cuda.get_device_name(self.index)
+            torch.zeros(1, device=self.device)   # torch makes its context before PyCUDA looks for one
+        except RuntimeError as error:   # full, or in exclusive use
+            raise CompileError(f"PyTorch cannot use the GPU ({_first_line(error)}): see whether another program holds the "
+                               "card") from error
         self.driver = importlib.import_module("pycuda.driver")
         # PyCUDA repeats what nvcc says when all went well, as on Windows the name of the file
         warnings.filterwarnings("ignore", message="The CUDA compiler succeeded")
@@ -247,6 +250,10 @@ def _images(given: dict[str, Any]) -> tuple[Shape, Shape]:
     return ((-(-given["width"] // SSIM_SIDE), -(-given["height"] // SSIM_SIDE), 3), (SSIM_SIDE, SSIM_SIDE, 1))
 
 
+def _buckets(given: dict[str, Any]) -> tuple[Shape, Shape]:
+    return (-(-given["B"] // BUCKETS_A_BLOCK), 1, 1), (BUCKETS_A_BLOCK * BUCKET, 1, 1)
+
+
 def ssim_blocks(height: int, width: int) -> int:
     """Blocks of ssim_fwd, each of which leaves one row of partial sums."""
     return -(-width // SSIM_SIDE) * -(-height // SSIM_SIDE) * 3
@@ -254,7 +261,7 @@ def ssim_blocks(height: int, width: int) -> int:
 
 _SHAPES: dict[str, Callable[[dict[str, Any]], tuple[Shape, Shape]]] = {
     "rasterize_fwd": _tiles, "rasterize_bwd": _tiles, "rasterize_count": _tiles, "rasterize_buckets_states": _tiles,
-    "rasterize_buckets_bwd": lambda given: _blocks(WARP * given["B"]), "ssim_fwd": _images, "ssim_bwd": _images,
+    "rasterize_buckets_bwd": _buckets, "ssim_fwd": _images, "ssim_bwd": _images,
     "binning_ranges16": lambda given: _blocks(given["M"] + 1), "binning_ranges32": lambda given: _blocks(given["M"] + 1)}
 _COUNTS = ("V", "N", "n")
 
@@ -352,8 +359,8 @@ class Later:
 
     def read(self, now: Tensor) -> list[float]:
         """The numbers of `now` [n], read in one transfer with all that waits; integers are exact below 2^53."""
-        waiting, self._waiting = self._waiting, []
-        numbers = torch.cat([now.double(), *(values.double() for values, _ in waiting)]).tolist()
+        numbers = torch.cat([now.double(), *(values.double() for values, _ in self._waiting)]).tolist()
+        waiting, self._waiting = self._waiting, []   # only now: what could not be read still waits
         place = len(now)
         for values, tell in waiting:
             tell(numbers[place:place + len(values)])
@@ -377,8 +384,28 @@ def mark() -> torch.cuda.Event:
 
 
 def device_name() -> str:
-    """The chip, in words."""
-    return _driver.name if _driver is not None else torch.cuda.get_device_name()
+    """The chip, in words; empty while no kernels are loaded."""
+    return _driver.name if _driver is not None else ""
+
+
+def free_bytes() -> int | None:
+    """Memory of the GPU that new tensors may take; None where the driver of the kernels does not tell."""
+    if not isinstance(_driver, PyCuda):
+        return None
+    free, _ = torch.cuda.mem_get_info(_driver.index)
+    return free + torch.cuda.memory_reserved(_driver.index) - torch.cuda.memory_allocated(_driver.index)
+
+
+def release() -> None:
+    """Give what torch keeps in reserve back to the GPU, as when the run goes on elsewhere."""
+    if isinstance(_driver, PyCuda):
+        torch.cuda.empty_cache()
+
+
+def finish() -> None:
+    """Wait until the GPU has done all it was given."""
+    if isinstance(_driver, PyCuda):
+        torch.cuda.synchronize(_driver.index)
 
 
 @contextmanager

@@ -112,8 +112,8 @@ CUDA_KERNELS: dict[str, tuple[Arg, ...]] = {name: parse(text) for name, text in 
                     " v_opacities_eff[N] -> v_means[N 3], v_quats[N 4], v_log_scales[N 3], v_logit_opacities[N],"
                     " v_sh0[N 1 3], v_shN?[N K 3]",
     "binning_count": _LIST + " -> counts[V]:i32",
-    "binning_emit16": _LIST + ", offsets[V]:i64 -> tiles[M]:i16, ids[M]:i32",
-    "binning_emit32": _LIST + ", offsets[V]:i64 -> tiles[M]:i32, ids[M]:i32",
+    "binning_emit16": _LIST + ", offsets[V]:i64, counts[V]:i32 -> tiles[M]:i16, ids[M]:i32",
+    "binning_emit32": _LIST + ", offsets[V]:i64, counts[V]:i32 -> tiles[M]:i32, ids[M]:i32",
     "binning_ranges16": "M:i64, T:i32, tiles[M]:i16 -> tile_offsets[_]:i64",
     "binning_ranges32": "M:i64, T:i32, tiles[M]:i32 -> tile_offsets[_]:i64",
     "rasterize_fwd": _SPLATS + " -> image[H W 3], transmittances[H W], depth_image?[H W], last_ids[H W]:i32",
@@ -129,8 +129,8 @@ CUDA_KERNELS: dict[str, tuple[Arg, ...]] = {name: parse(text) for name, text in 
     "ssim_fwd": "height:i32, width:i32, window[6], image[H W 3], target[H W 3] -> partials[_ 3]:f64, maps?[3 H W 3]",
     "ssim_bwd": "height:i32, width:i32, window[6], image[H W 3], target[H W 3], maps?[3 H W 3], scale[1], w_l1:real,"
                 " w_mse:real, w_ssim:real -> v_image[H W 3]",
-    "adam_step": "n:i64 -> param[n], grad[n], exp_avg[n], exp_avg_sq[n], step_size:f64, beta1:f64, beta2:f64,"
-                 " rsqrt_bias2:f64, eps:f64, extents?[_ 2], row:i32, ok?[1]:i32",
+    "adam_step": "n:i64 -> param[n], grad[n], exp_avg[n], exp_avg_sq[n], step_size:real, beta1:real, rest1:real, beta2:real,"
+                 " rest2:real, rsqrt_bias2:real, eps:real, extents?[_ 2], row:i32, ok?[1]:i32",
 }.items()}
 """Kernels of the .cu files. Launch shapes are the launcher's business; arrays that kernels add to arrive zeroed."""
 CUDA_FILES = ("activate", "project", "sh", "gaussian", "binning", "rasterize", "rasterize_buckets", "ssim", "adam")
@@ -143,6 +143,8 @@ def cuda_file(kernel: str) -> str:
 
 BUCKET = 32
 """Gaussians a bucket of rasterize_buckets.cu holds: a lane of a warp each."""
+BUCKETS_A_BLOCK = 4
+"""Warps that share a block of its backward, WARPS there."""
 
 
 def bucket_bound(pairs: int, tiles: int) -> int:

@@ -25,7 +25,9 @@ def adam_step(param: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, 
         if step < 1:
             raise ValueError(f"step is {step}; Adam counts steps from 1")
         flat = [t.view(-1) for t in (param, grad.contiguous(), exp_avg, exp_avg_sq)]
-        row = param[0].numel() if len(param) else 1
-        kernels(backend, param.dtype).adam_step(param.numel(), *flat, lr / (1 - beta1**step), beta1, beta2,
-                                                1 / math.sqrt(1 - beta2**step), eps, extents, row,
-                                                *((ok,) if backend == "cuda" else ()))
+        row, k = param[0].numel() if len(param) else 1, kernels(backend, param.dtype)
+        size, rsqrt_bias2 = lr / (1 - beta1**step), 1 / math.sqrt(1 - beta2**step)
+        if backend == "cuda":
+            k.adam_step(param.numel(), *flat, size, beta1, 1 - beta1, beta2, 1 - beta2, rsqrt_bias2, eps, extents, row, ok)
+        else:
+            k.adam_step(param.numel(), *flat, size, beta1, beta2, rsqrt_bias2, eps, extents, row)

@@ -58,7 +58,7 @@ def _bin_cuda(projected: Projected, opacities: Tensor, camera: Camera, config: R
     check_intersections(total, extents, config)
     wide = tiles > NARROW_TILES
     keys, ids = k.empty(total, dtype=torch.int32 if wide else torch.int16), k.empty(total, dtype=torch.int32)
-    (k.binning_emit32 if wide else k.binning_emit16)(*inputs, ends - counts, keys, ids)
+    (k.binning_emit32 if wide else k.binning_emit16)(*inputs, ends - counts, counts, keys, ids)
     keys, places = torch.sort(keys, stable=True)
     offsets = k.empty(tiles + 1, dtype=torch.int64)
     (k.binning_ranges32 if wide else k.binning_ranges16)(total, tiles, keys, offsets)

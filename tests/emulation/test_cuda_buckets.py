@@ -163,3 +163,13 @@ def test_the_bound_on_buckets_and_their_bytes():
     tensors = (torch.empty(size, 2, TILE_SIZE**2), torch.empty(size, dtype=torch.int32),
                torch.empty(tiles + 1, dtype=torch.int64))
     assert bucket_bytes(1000, tiles) == sum(t.nbytes for t in tensors)
+
+
+def test_the_launch_has_as_many_buckets_a_block_as_the_kernel():
+    import re
+
+    from render.backends.compile import source_folder
+    from render.backends.signatures import BUCKETS_A_BLOCK
+
+    text = (source_folder() / "rasterize_buckets.cu").read_text()
+    assert re.search(r"#define WARPS (\d+)", text)[1] == str(BUCKETS_A_BLOCK)

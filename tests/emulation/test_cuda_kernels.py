@@ -49,7 +49,7 @@ def bins_on_host(host: Host, projected, opacities: Tensor, camera, config: Raste
     keys, ids = torch.zeros(total, dtype=torch.int32 if wide else torch.int16), torch.zeros(total, dtype=torch.int32)
     suffix = "32" if wide else "16"
     if total:
-        host.launch(f"binning_emit{suffix}", blocks(v), (BLOCK,), *inputs, ends - counts, keys, ids)
+        host.launch(f"binning_emit{suffix}", blocks(v), (BLOCK,), *inputs, ends - counts, counts, keys, ids)
     keys, place = torch.sort(keys, stable=True)
     offsets = torch.full((tiles + 1,), -1, dtype=torch.int64)
     host.launch(f"binning_ranges{suffix}", blocks(total + 1), (BLOCK,), total, tiles, keys, offsets)
@@ -301,7 +301,7 @@ def test_adam(host, row, sparse):
         if sparse:
             gradient[~seen] = math.nan
         adam_step(theirs[0], gradient, *theirs[1:], step=step, lr=0.03, eps=1e-15, extents=extents)
-        scalars = (0.03 / (1 - 0.9**step), 0.9, 0.999, 1 / math.sqrt(1 - 0.999**step), 1e-15)
+        scalars = (0.03 / (1 - 0.9**step), 0.9, 1 - 0.9, 0.999, 1 - 0.999, 1 / math.sqrt(1 - 0.999**step), 1e-15)
         flat = [t.view(-1) for t in (ours[0], gradient, *ours[1:])]
         for ok in (0, 1):   # nothing moves where a gradient was not finite
             host.launch("adam_step", blocks(n * row), (BLOCK,), n * row, *flat, *scalars, extents, row,
@@ -338,3 +338,24 @@ def test_the_emulation_reports_a_divergent_barrier(host, tmp_path, monkeypatch):
         fresh.launch("bad_barrier", (1,), (64,), 1, torch.zeros(64, dtype=torch.float64))
     with pytest.raises(EmulationError, match="order of threads"):
         fresh.launch("bad_race", (1,), (64,), 1, torch.zeros(64, dtype=torch.float64))
+
+
+def test_emitted_pairs_fill_the_room_that_was_counted_whatever_was_counted(host):
+    """Two kernels compiled apart might disagree about a tile: too little room is not overrun, too much is filled."""
+    case, config = scenes.make_random(40, 37, 23, 5), RasterConfig()
+    want, _, _ = run(case, "reference", config)
+    p = want.projected
+    splats = [t.detach().contiguous() for t in (p.means2d, p.conics, p.extents, want.splat_opacities)]
+    order = torch.argsort(p.depths, stable=True).to(torch.int32)
+    inputs = (host.camera(case.camera, config), host.raster(config), torch.finfo(host.dtype).eps, len(order), order, *splats)
+    counts = torch.zeros(len(order), dtype=torch.int32)
+    host.launch("binning_count", blocks(len(order)), (BLOCK,), *inputs, counts)
+    assert (counts > 1).any()
+    for change in (-1, 1):
+        room = torch.where(counts > 1, counts + change, counts)
+        ends = torch.cumsum(room, 0, dtype=torch.int64)
+        total = int(ends[-1])
+        keys, ids = torch.full((total + 8,), -7, dtype=torch.int16), torch.full((total + 8,), -7, dtype=torch.int32)
+        host.launch("binning_emit16", blocks(len(order)), (BLOCK,), *inputs, ends - room, room, keys, ids)
+        assert (keys[:total] >= 0).all() and (ids[:total] >= 0).all()
+        assert (keys[total:] == -7).all() and (ids[total:] == -7).all()

@@ -175,6 +175,75 @@ def test_out_of_memory_on_the_gpu_goes_on_on_the_cpu_and_says_so(emulated, capsy
     assert "memory is used up" in capsys.readouterr().err
 
 
+def test_a_backend_that_does_not_fit_is_refused_and_the_old_one_goes_on(emulated, monkeypatch):
+    from app.training.rows import Rows
+
+    with running_engine(make_trainer=Trainer, open_scene=open_tiny, load_backend=lambda name, report: Ready(name),
+                        backend="cpu") as window:
+        window.open(play=True)
+
+        def full(rows, device):
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        monkeypatch.setattr(Rows, "move", full)
+        window.send(m.SetBackend("cuda"))
+        window.until(lambda: any("The backend stays cpu" in e.text for e in window.of(m.Notice)))
+        at = window.snapshot.iteration
+        window.until(lambda: window.snapshot.iteration > at)
+        assert window.snapshot.backend == window.engine.backend == "cpu" and not window.of(m.EngineFailed)
+
+
+def test_a_first_model_that_does_not_fit_is_built_for_the_cpu(emulated):
+    class Large(Trainer):
+        def __init__(self, *args, backend, **named):
+            if backend == "cuda":
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            super().__init__(*args, backend=backend, **named)
+
+    with running_engine(make_trainer=Large, open_scene=open_tiny, load_backend=lambda name, report: Ready(name),
+                        backend="cuda") as window:
+        window.open(play=True)
+        window.until(lambda: window.snapshot.iteration > 2)
+        assert window.snapshot.backend == "cpu" and any("do not fit into the GPU" in e.text for e in window.of(m.Notice))
+
+
+def test_a_step_that_failed_is_said_when_the_backend_changes_and_the_change_goes_on(emulated):
+    """The verdict on a GPU's last step is still out when the user switches."""
+    original = emulated.launch
+    with running_engine(make_trainer=Trainer, open_scene=open_tiny, load_backend=lambda name, report: Ready(name),
+                        backend="cuda") as window:
+        window.open()
+
+        def broken(kernel, double, grid, block, values):
+            original(kernel, double, grid, block, values)
+            if kernel == "gaussian_bwd":
+                values[-6][3] = float("nan")   # v_means of one Gaussian
+                emulated.launch = original
+                window.send(m.SetBackend("cpu"))
+        emulated.launch = broken
+        window.send(m.Step(1))
+        window.until(lambda: window.snapshot.backend == "cpu")
+        assert any("gradient of means is not finite" in e.text for e in window.of(m.Notice))
+        assert not window.of(m.EngineFailed) and window.snapshot.iteration == 0
+
+
+def test_numbers_that_could_not_be_read_still_wait(emulated):
+    told = []
+    later = cuda.Later()
+    later.put(torch.tensor([1.0, 2.0]), told.append)
+    with pytest.raises(RuntimeError):
+        later.read(torch.zeros(1, 1))   # cannot be put beside the others
+    assert not told
+    later.settle()
+    assert told == [[1.0, 2.0]]
+
+
+def test_the_window_names_no_chip_before_the_kernels_are_loaded():
+    """I15: asking a machine without CUDA for its GPU's name would raise in every snapshot."""
+    with running_engine(backend="cuda", load_backend=lambda name, report: Ready("reference", "PyCUDA is missing")) as window:
+        window.open()
+        assert not window.of(m.EngineFailed) and window.snapshot.backend == "reference" and window.snapshot.device
+
+
 def test_out_of_memory_on_the_cpu_pauses_with_a_sentence():
     class Full(Trainer):
         def step(self):

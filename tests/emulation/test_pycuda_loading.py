@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from app.commands.errors import is_out_of_memory
+from app.training.memory import is_out_of_memory
 from render.backends import cuda, nvcc
 from render.backends.compile import CompileError
 from render.backends.nvcc import Target

@@ -16,6 +16,7 @@ splatscope [PATH]                  open a window on a scene, or on the bundled d
 splatscope train SCENE -m OUT      train without a window
 splatscope view FILE.ply           open a window on a finished model
 splatscope info PATH               say what a path holds
+splatscope gradcheck SCENE_OR_RUN  check gradients by finite differences
 splatscope doctor                  say what was found here and what will be used
 
 Each command has its own --help. --debug shows the traceback of an error, --version the version.
@@ -98,6 +99,20 @@ def _info(words: list[str]) -> int:
     return run(args.path, args.json)
 
 
+def _gradcheck(words: list[str]) -> int:
+    from app.commands.gradcheck import GradcheckArgs, run
+    from app.commands.parsing import parse
+
+    return run(
+        parse(
+            GradcheckArgs,
+            source_as_positional(words),
+            prog="splatscope gradcheck",
+            description="Check gradients by central differences in float64.",
+        )
+    )
+
+
 def _doctor(words: list[str]) -> int:
     from app.commands.doctor import DoctorArgs, run
     from app.commands.parsing import parse
@@ -117,6 +132,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": _train,
     "view": _view,
     "info": _info,
+    "gradcheck": _gradcheck,
     "doctor": _doctor,
 }
 

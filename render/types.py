@@ -101,6 +101,14 @@ class Camera:
         whole = None if self.whole is None else (self.whole[0] * x, self.whole[1] * y, self.whole[2] * x, self.whole[3] * y)
         return Camera(self.viewmat, K, int(width), int(height), self.near, self.far, whole)
 
+    def cropped(self, left: int, top: int, width: int, height: int) -> Camera:
+        """The camera of the pixels [left, left+width) x [top, top+height), which come out as in the whole picture."""
+        K = self.K.copy()
+        K[0, 2] -= left
+        K[1, 2] -= top
+        x, y, whole_width, whole_height = self.span
+        return Camera(self.viewmat, K, width, height, self.near, self.far, (x - left, y - top, whole_width, whole_height))
+
 
 @dataclass
 class Projected:

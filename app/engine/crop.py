@@ -7,8 +7,4 @@ from render.types import Camera
 
 def crop(camera: Camera, left: int, top: int, width: int, height: int) -> Camera:
     """The camera of the pixels [left, left+width) x [top, top+height), which come out as in the whole picture."""
-    K = camera.K.copy()
-    K[0, 2] -= left
-    K[1, 2] -= top
-    x, y, whole_width, whole_height = camera.span
-    return Camera(camera.viewmat, K, width, height, camera.near, camera.far, (x - left, y - top, whole_width, whole_height))
+    return camera.cropped(left, top, width, height)

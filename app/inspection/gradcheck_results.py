@@ -1,0 +1,207 @@
+"""What a gradient check found, and how it is judged. Numpy only, so that the window may read it.
+
+The one definition of a relative error, between an analytic gradient a and a numeric one n of the same entry:
+
+    error = |a - n| / max(|a|, |n|, floor),   floor = FLOOR_SHARE[dtype] * the largest |n| or |a| checked of that parameter
+
+The floor keeps entries whose gradient is nearly zero from being judged by rounding alone: below it an error counts as a
+share of the floor. A parameter is all right when no error exceeds TOLERANCE[dtype], at least CLEAN_SHARE of its entries
+were checked without a kink between x - h and x + h, and not all of its gradients are zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+KINKS: dict[str, str] = {
+    "cutoff": "alpha crosses the cutoff, below which a Gaussian does not touch a pixel",
+    "alpha_clamp": "opacity times the Gaussian's value crosses alpha_max",
+    "early_stop": "another Gaussian is the last that transmittance_min lets blend",
+    "footprint_edge": "the Gaussian enters or leaves a tile's list, or is culled, where it would blend",
+    "depth_order": "the Gaussian changes places in depth with another one that blends there",
+    "sh_clamp": "a colour channel crosses 0, below which it is clamped",
+    "l1_sign": "picture minus photograph changes its sign in a channel",
+    "projection_clamp": "x/z or y/z crosses the limit of the projection's Jacobian",
+}
+"""Where the picture has a kink or a jump, so that a finite difference across it says nothing of the gradient."""
+TOLERANCE = {"float64": 1e-4, "float32": 2e-2}
+FLOOR_SHARE = {"float64": 1e-3, "float32": 1e-2}
+CLEAN_SHARE = 0.7
+
+
+def relative_error(analytic: np.ndarray, numeric: np.ndarray, floor: float) -> np.ndarray:
+    """|a - n| / max(|a|, |n|, floor), elementwise; 0 where both are 0, infinite where either is not finite."""
+    scale = np.maximum(np.maximum(np.abs(analytic), np.abs(numeric)), floor)
+    finite = np.isfinite(analytic) & np.isfinite(numeric)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        error = np.where(scale > 0, np.abs(analytic - numeric) / np.where(scale > 0, scale, 1.0), 0.0)
+    return np.where(finite, error, np.inf)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One number of one Gaussian: x, its gradient twice over, and what lies between x - h and x + h.
+
+    `numeric` is the central difference of the picture as it is rendered. Where kinks lie between, `frozen` is that with
+    masks and depth order held as they are at x (NaN: not computed). `reference` is the reference's analytic gradient in
+    the same alpha mode, where the Gaussian has clamped pixels whose gradient is passed straight through (NaN elsewhere).
+    """
+
+    uid: int
+    index: int          # row of the Gaussian
+    parameter: str      # group name, see render.types.PARAM_GROUPS
+    component: int      # place in the Gaussian's flattened row of that group
+    value: float        # x, raw
+    step: float         # (x + h) - (x - h) as stored
+    analytic: float     # dL/dx of the backend under test
+    numeric: float
+    kinks: Mapping[str, int] = field(default_factory=dict)   # name -> pixels that flip between x - h and x + h
+    frozen: float = math.nan
+    reference: float = math.nan
+
+    @property
+    def expected(self) -> float:
+        """The number that the analytic gradient is judged by; NaN for a kinked entry that could not be re-checked."""
+        if not math.isnan(self.reference):
+            return self.reference
+        return self.frozen if self.kinks else self.numeric
+
+
+@dataclass(frozen=True)
+class ParameterReport:
+    """The verdict on one parameter group."""
+
+    parameter: str
+    entries: int                  # looked at
+    checked: int                  # without a kink between x - h and x + h
+    kinks: Mapping[str, int]      # name -> entries
+    rechecked: int                # kinked entries compared with masks and order frozen
+    straight_through: int         # entries that differ from finite differences because of clamped pixels, as the mode wants
+    largest: float                # |gradient|, of which the floor is a share
+    max_error: float              # of the entries without a kink; NaN without any
+    median_error: float
+    max_rechecked_error: float    # of the kinked entries, frozen; NaN without any
+    worst: Entry | None           # the entry of the largest error of both kinds
+    problem: str = ""             # why it fails, one clause; empty = all right
+
+    @property
+    def ok(self) -> bool:
+        return not self.problem
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The U-curve of one entry: the error of the central difference by step, [S] each, h descending.
+
+    `errors` is |numeric(h) - analytic|/|analytic| of the picture as rendered, `frozen` the same with masks and order held,
+    which a large step does not leave. Slopes are those of log error over log h of `frozen`, NaN where too few points
+    stand out of the flat bottom: +2 is truncation, -1 is rounding.
+    """
+
+    uid: int
+    parameter: str
+    component: int
+    analytic: float
+    steps: np.ndarray
+    errors: np.ndarray
+    frozen: np.ndarray
+    flipped: np.ndarray          # int, pixels that flip between x - h and x + h, all kinks together
+    truncation_slope: float
+    rounding_slope: float
+    default_step: float          # h that the check uses
+
+    @property
+    def best_step(self) -> float:
+        """h of the smallest frozen error."""
+        return float(self.steps[int(np.nanargmin(self.frozen))])
+
+
+@dataclass(frozen=True)
+class GradientReport:
+    """A whole check. `unseen` are asked-for uids that the view does not show or that are gone."""
+
+    view: str
+    width: int                   # px
+    height: int
+    loss: str                    # "l1_ssim", "mse", or "cotangent": sum of picture times fixed random numbers
+    backend: str
+    dtype: str
+    alpha_gradient: str
+    sh_degree: int
+    gaussians: tuple[int, ...]   # uids checked
+    unseen: tuple[int, ...]
+    parameters: tuple[ParameterReport, ...]
+    entries: tuple[Entry, ...]
+    sweeps: tuple[Sweep, ...] = ()
+    notes: tuple[str, ...] = ()  # sentences for the user
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether every parameter that was looked at is all right, and any was."""
+        return bool(self.parameters) and all(parameter.ok for parameter in self.parameters)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-ready values; numbers that are not finite become null."""
+        values = asdict(self) | {"ok": self.ok, "tolerance": TOLERANCE[self.dtype], "floor_share": FLOOR_SHARE[self.dtype]}
+        for row, parameter in zip(values["parameters"], self.parameters, strict=True):
+            row["ok"] = parameter.ok
+        return _plain(values)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def judge(parameter: str, entries: Sequence[Entry], dtype: str) -> ParameterReport:
+    """The verdict on the entries of one parameter; see the top of this file for its rules."""
+    analytic = np.array([e.analytic for e in entries])
+    expected = np.array([e.expected for e in entries])
+    numeric = np.array([e.numeric for e in entries])
+    kinked = np.array([bool(e.kinks) for e in entries], dtype=bool)
+    known = np.nan_to_num(np.stack([np.abs(analytic), np.abs(expected)]), nan=0.0, posinf=0.0, neginf=0.0)
+    largest = float(known.max(initial=0.0))
+    floor = FLOOR_SHARE[dtype] * largest
+    errors = relative_error(analytic, expected, floor)
+    passed_on = np.array([not math.isnan(e.reference) for e in entries], dtype=bool)
+    differ = passed_on & ~kinked & (relative_error(analytic, numeric, floor) > TOLERANCE[dtype])
+    clean, again = errors[~kinked], errors[kinked & ~np.isnan(expected)]
+    both = np.where(np.isnan(expected), -1.0, errors)
+    worst = entries[int(both.argmax())] if len(entries) and both.max() >= 0 else None
+    report = ParameterReport(
+        parameter=parameter, entries=len(entries), checked=int((~kinked).sum()), kinks=_count(entries),
+        rechecked=len(again), straight_through=int(differ.sum()), largest=largest,
+        max_error=float(clean.max()) if len(clean) else math.nan,
+        median_error=float(np.median(clean)) if len(clean) else math.nan,
+        max_rechecked_error=float(again.max()) if len(again) else math.nan, worst=worst)
+    return ParameterReport(**{**report.__dict__, "problem": _problem(report, analytic, dtype)})
+
+
+def _count(entries: Sequence[Entry]) -> dict[str, int]:
+    counts = {name: sum(name in e.kinks for e in entries) for name in KINKS}
+    return {name: count for name, count in counts.items() if count}
+
+
+def _problem(report: ParameterReport, analytic: np.ndarray, dtype: str) -> str:
+    allowed = TOLERANCE[dtype]
+    if not np.any(analytic):
+        return "every gradient is zero"
+    if report.max_error > allowed:
+        return f"relative error {report.max_error:.2g}, allowed {allowed:g}"
+    if report.max_rechecked_error > allowed:
+        return f"relative error {report.max_rechecked_error:.2g} with masks and order frozen, allowed {allowed:g}"
+    if report.checked < CLEAN_SHARE * report.entries:
+        return (f"only {report.checked} of {report.entries} entries have no kink between x - h and x + h, "
+                f"{CLEAN_SHARE:.0%} are needed")
+    return ""

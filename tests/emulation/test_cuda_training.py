@@ -208,20 +208,27 @@ def test_a_first_model_that_does_not_fit_is_built_for_the_cpu(emulated):
 
 def test_a_step_that_failed_is_said_when_the_backend_changes_and_the_change_goes_on(emulated):
     """The verdict on a GPU's last step is still out when the user switches."""
-    original = emulated.launch
-    with running_engine(make_trainer=Trainer, open_scene=open_tiny, load_backend=lambda name, report: Ready(name),
-                        backend="cuda") as window:
-        window.open()
+    original, windows = emulated.launch, []
 
-        def broken(kernel, double, grid, block, values):
-            original(kernel, double, grid, block, values)
-            if kernel == "gaussian_bwd":
-                values[-6][3] = float("nan")   # v_means of one Gaussian
-                emulated.launch = original
-                window.send(m.SetBackend("cpu"))
+    def broken(kernel, double, grid, block, values):
+        original(kernel, double, grid, block, values)
+        if kernel == "gaussian_bwd":
+            values[-6][3] = float("nan")   # v_means of one Gaussian
+
+    class Switching(Trainer):
+        def step(self):
+            report = super().step()
+            windows[0].send(m.SetBackend("cpu"))
+            return report
+
+    with running_engine(make_trainer=Switching, open_scene=open_tiny, load_backend=lambda name, report: Ready(name),
+                        backend="cuda") as window:
+        windows.append(window)
+        window.open()
         emulated.launch = broken
         window.send(m.Step(1))
         window.until(lambda: window.snapshot.backend == "cpu")
+        emulated.launch = original
         assert any("gradient of means is not finite" in e.text for e in window.of(m.Notice))
         assert not window.of(m.EngineFailed) and window.snapshot.iteration == 0
 

@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from app.inspection.gradcheck_results import GradientReport
 from app.inspection.rules import Comparison, Lanes, Rule
-from render.types import Camera
+from render.types import PARAM_GROUPS, Camera
 
 ViewMode = str
 """The name of a ModeInfo."""
@@ -182,6 +183,21 @@ class RunLanes(Command):
 
 
 @dataclass(frozen=True)
+class CheckGradients(Command):
+    """Central differences against the gradient that training uses, for some Gaussians; training stands still meanwhile.
+
+    In a scene view (None = that of the last step), or at a camera with a fixed random cotangent.
+    """
+    uids: tuple[int, ...]
+    view_index: int | None = None
+    camera: Camera | None = None
+    parameters: tuple[str, ...] = PARAM_GROUPS
+    backend: str = ""                       # "" = the one in use
+    dtype: Literal["float64", "float32"] = "float64"
+    sweep: bool = True                      # with a U-curve of each parameter
+
+
+@dataclass(frozen=True)
 class Shutdown(Command):
     pass
 
@@ -302,6 +318,11 @@ class RulesCompared(Event):
 class LanesMoved(Event):
     """How far the two lanes are; the last one of a run of them has `lanes.done == lanes.steps` and held-out figures."""
     lanes: Lanes
+
+
+@dataclass(frozen=True)
+class GradientsChecked(Event):
+    report: GradientReport
 
 
 @dataclass(frozen=True)

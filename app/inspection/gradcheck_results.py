@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -146,6 +146,10 @@ class GradientReport:
         """Whether every parameter that was looked at is all right, and any was."""
         return bool(self.parameters) and all(parameter.ok for parameter in self.parameters)
 
+    def without(self, uids: Sequence[int]) -> GradientReport:
+        """The same, with more uids among the unseen: those of Gaussians that are gone."""
+        return replace(self, unseen=(*self.unseen, *uids))
+
     def to_json(self) -> dict[str, Any]:
         """JSON-ready values; numbers that are not finite become null."""
         values = asdict(self) | {"ok": self.ok, "tolerance": TOLERANCE[self.dtype], "floor_share": FLOOR_SHARE[self.dtype]}
@@ -185,7 +189,7 @@ def judge(parameter: str, entries: Sequence[Entry], dtype: str) -> ParameterRepo
         max_error=float(clean.max()) if len(clean) else math.nan,
         median_error=float(np.median(clean)) if len(clean) else math.nan,
         max_rechecked_error=float(again.max()) if len(again) else math.nan, worst=worst)
-    return ParameterReport(**{**report.__dict__, "problem": _problem(report, analytic, dtype)})
+    return replace(report, problem=_problem(report, analytic, dtype))
 
 
 def _count(entries: Sequence[Entry]) -> dict[str, int]:

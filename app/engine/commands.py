@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from app import messages as m
-from app.engine import laboratory, work
+from app.engine import gradient_check, laboratory, work
 from app.engine.options import OptionError, flatten, is_live, with_option
 
 if TYPE_CHECKING:
@@ -139,5 +139,6 @@ def shutdown(engine: Engine, command: m.Shutdown) -> None:
 HANDLERS: dict[type[m.Command], Callable[[Engine, Any], None]] = {
     m.OpenScene: open_scene, m.Play: play, m.Pause: pause, m.Step: step, m.Reset: reset, m.SetOption: set_option,
     m.SetBackend: set_backend, m.Evaluate: evaluate, m.SavePly: save_ply, m.CancelJob: cancel_job, m.Select: select,
+    m.CheckGradients: gradient_check.check_gradients,
     m.Shutdown: shutdown, m.CompareRules: laboratory.compare, m.RunLanes: laboratory.lanes,
 }

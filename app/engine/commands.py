@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from app import messages as m
-from app.engine import gradient_check, laboratory, work
+from app.engine import gradient_check, laboratory, selecting, work
 from app.engine.options import OptionError, flatten, is_live, with_option
 
 if TYPE_CHECKING:
@@ -119,26 +119,15 @@ def cancel_job(engine: Engine, command: m.CancelJob) -> None:
         engine.jobs.cancel()
 
 
-def select(engine: Engine, command: m.Select) -> None:
-    engine.selected_uid = None
-    if engine.model is None:
-        return
-    if command.uid is not None:
-        engine.selected_uid = command.uid
-    elif command.camera is not None:
-        from app.engine.selection import pick
-
-        engine.selected_uid = pick(engine.model, command.camera, command.x, command.y)
-    engine.publisher.selection_changed()
-
-
 def shutdown(engine: Engine, command: m.Shutdown) -> None:
     engine.stop()
 
 
 HANDLERS: dict[type[m.Command], Callable[[Engine, Any], None]] = {
     m.OpenScene: open_scene, m.Play: play, m.Pause: pause, m.Step: step, m.Reset: reset, m.SetOption: set_option,
-    m.SetBackend: set_backend, m.Evaluate: evaluate, m.SavePly: save_ply, m.CancelJob: cancel_job, m.Select: select,
+    m.SetBackend: set_backend, m.Evaluate: evaluate, m.SavePly: save_ply, m.CancelJob: cancel_job, m.Select: selecting.select,
+    m.SelectRegion: selecting.select_region, m.SelectRange: selecting.select_range, m.SelectMore: selecting.select_more,
+    m.Operate: selecting.operate, m.Undo: selecting.undo, m.Redo: selecting.redo,
     m.CheckGradients: gradient_check.check_gradients,
     m.Shutdown: shutdown, m.CompareRules: laboratory.compare, m.RunLanes: laboratory.lanes,
 }

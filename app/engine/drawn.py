@@ -13,8 +13,8 @@ import torch
 from app.engine.model import Model
 from app.messages import ViewRequest
 from app.training.arrays import host
+from app.training.marks import HIDDEN, SELECTED
 from app.training.quantities.registry import Unreadable
-from app.training.rows import HIDDEN, SELECTED
 from render.stages.project import project
 from render.types import Camera, Gaussians
 

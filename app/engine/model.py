@@ -34,7 +34,7 @@ class Model:
     version: int = 0                                    # moves when anything that a picture depends on moves
     intersection_bytes: int = 0                         # of the picture drawn last
     _activated: Gaussians | None = None
-    _marks: dict[str, torch.Tensor] = field(default_factory=dict)          # of a model without a trainer
+    marks: dict[str, torch.Tensor] = field(default_factory=dict)           # of a model without a trainer; see mark()
     _readings: dict[tuple, Reading] = field(default_factory=dict)          # of the model as it is
 
     @property
@@ -75,6 +75,7 @@ class Model:
         else:
             assert self.fixed_params is not None
             self.fixed_params = self.fixed_params.to(device_of(name))
+            self.marks = {mark: mask.to(device_of(name)) for mark, mask in self.marks.items()}
             self.fixed_backend = name
         self.moved()
 
@@ -87,8 +88,8 @@ class Model:
     # ------------------------------------------------------------------ what the user marked
 
     def mark(self, name: str) -> torch.Tensor | None:
-        """[N] bool of a mark of app/training/rows.py; None where nothing has it."""
-        return self.trainer.state.rows.get(name) if self.trainer is not None else self._marks.get(name)
+        """[N] bool of a mark of app/training/marks.py; None where nothing has it."""
+        return self.trainer.state.rows.get(name) if self.trainer is not None else self.marks.get(name)
 
     def set_mark(self, name: str, mask: np.ndarray | None) -> None:
         """Replace a mark; None or nothing but False takes it away."""
@@ -100,9 +101,9 @@ class Model:
             if tensor is not None:
                 rows.put(name, tensor)
         else:
-            self._marks.pop(name, None)
+            self.marks.pop(name, None)
             if tensor is not None:
-                self._marks[name] = tensor
+                self.marks[name] = tensor
         self.version += 1   # pictures show marks; activations and quantities hold
 
     # ------------------------------------------------------------------ quantities

@@ -7,25 +7,11 @@ from dataclasses import fields, replace
 import numpy as np
 import torch
 
-from app.engine.crop import crop
 from app.engine.model import Model
 from app.messages import GaussianReport
 from app.training.arrays import host
-from render.reference.pixel import pixel_contributions
 from render.stages.project import project
 from render.types import Camera
-
-
-def pick(model: Model, camera: Camera, x: float, y: float) -> int | None:
-    """uid of the Gaussian with the largest weight w = T alpha at pixel (x, y); None where nothing is blended."""
-    column = min(max(int(x), 0), camera.width - 1)
-    row = min(max(int(y), 0), camera.height - 1)
-    part = crop(camera, column, row, 1, 1)
-    output = model.render(part)
-    found = pixel_contributions(output.projected, output.splat_colors, output.splat_opacities, output.bins, part,
-                                model.background, model.options.raster, 0, 0)
-    strongest = found.strongest()
-    return None if strongest is None else int(model.params.uids[strongest])
 
 
 def index_of(model: Model, uid: int) -> int | None:

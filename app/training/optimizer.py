@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from app.training.rows import FROZEN, Rows
+from app.training.marks import FROZEN
+from app.training.rows import Rows
 from render.stages.adam import adam_step
 from render.types import PARAM_GROUPS
 

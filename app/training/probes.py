@@ -9,10 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+import app.training.quantities.gradients  # noqa: F401 - these enter their quantities
+import app.training.quantities.laboratory  # noqa: F401
+import app.training.quantities.state  # noqa: F401
 from app.messages import GaussianReport, Histogram, Quantity
 from app.training.arrays import host
 from app.training.densify.statistics import COUNT, threshold
-from app.training.quantities import gradients, laboratory, state  # noqa: F401 - enter their quantities
 from app.training.quantities.registry import PROBES, Reading, Subject, Unreadable
 from app.training.trainer import Trainer
 from render.config import SH_C0

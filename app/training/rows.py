@@ -9,9 +9,6 @@ from torch import Tensor
 
 from render.types import PARAM_GROUPS, GaussianParams
 
-SELECTED, HIDDEN, FROZEN = "mark.selected", "mark.hidden", "mark.frozen"
-"""[N] bool, set by the user: what is looked at, what pictures leave out, what training leaves alone. Absent = none."""
-
 
 class Rows:
     """Named tensors with the same number of rows: parameters, uids, Adam moments, statistics, last gradients (F08).

@@ -14,7 +14,8 @@ from app.config import TrainConfig
 from app.engine.crop import crop
 from app.engine.model import Model
 from app.engine.photographs import Photographs
-from app.engine.selection import index_of, pick, report
+from app.engine.picking import at_pixel
+from app.engine.selection import index_of, report
 from app.engine.view_modes import BACKDROP, MODES, Picture, Sight, to_rgba
 from app.training.probes import PROBES
 from app.training.trainer import Trainer
@@ -43,6 +44,12 @@ def one_gaussian(depth: float = 3.0, opacity: float = 0.6, scale: float = 0.3) -
     params.log_scales[:] = float(np.log(scale))
     camera = Camera(np.eye(4), np.array([[SIZE, 0, SIZE / 2], [0, SIZE, SIZE / 2], [0, 0, 1.0]]), SIZE, SIZE)
     return Model("one", fixed_params=params, fixed_backend="reference"), camera
+
+
+def pick(model: Model, camera: Camera, x: float, y: float) -> int | None:
+    """The strongest at a pixel."""
+    found = at_pixel(model, camera, x, y).tolist()
+    return found[0] if found else None
 
 
 def show(model: Model, mode: str, camera: Camera | None = None, **named) -> Picture:

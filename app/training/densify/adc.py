@@ -13,7 +13,7 @@ from app.config import DensifyConfig, TrainConfig
 from app.messages import Densified
 from app.training.densify.base import DensifyRecord, Strategy, TrainState, ViewGradients
 from app.training.densify.statistics import RADIUS, GradientStatistics, threshold
-from app.training.rows import FROZEN
+from app.training.marks import FROZEN
 from app.training.schedule import Schedule
 from render.types import PARAM_GROUPS, Gaussians
 
@@ -171,16 +171,19 @@ def join(a: Births, b: Births) -> Births:
                   torch.cat([a.opacities, b.opacities]))
 
 
-def reset_opacities(state: TrainState, iteration: int, config: TrainConfig) -> DensifyRecord:
-    """Lower every opacity to at most `reset_opacity` and forget Adam's moments of them.
+def reset_opacity(config: TrainConfig) -> float:
+    """What opacities are reset to.
 
     Twice the cutoff is the least: below it a Gaussian would hardly touch a pixel and could not come back (N26).
     """
-    wanted = config.densify.reset_opacity
-    least = min(2.0 * config.raster.cutoff, config.raster.alpha_max)   # less than 1 whatever the cutoff
-    if wanted < least:
-        state.warn(f"reset_opacity {wanted:g} is below twice the alpha cutoff: opacities are reset to {least:g}.")
-    value = max(wanted, least)
+    return max(config.densify.reset_opacity, min(2.0 * config.raster.cutoff, config.raster.alpha_max))   # less than 1
+
+
+def reset_opacities(state: TrainState, iteration: int, config: TrainConfig) -> DensifyRecord:
+    """Lower every opacity to at most `reset_opacity` and forget Adam's moments of them; what is frozen stays."""
+    wanted, value = config.densify.reset_opacity, reset_opacity(config)
+    if wanted < value:
+        state.warn(f"reset_opacity {wanted:g} is below twice the alpha cutoff: opacities are reset to {value:g}.")
     logits = state.rows["logit_opacities"].detach()
     ceiling = math.log(value / (1.0 - value))
     above = logits > ceiling

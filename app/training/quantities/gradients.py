@@ -9,9 +9,9 @@ from torch import Tensor
 
 from app.training import schedule
 from app.training.densify.statistics import COUNT, PER_NDC, SILENT, screen_gradient, threshold
+from app.training.marks import FROZEN
 from app.training.optimizer import BETA1, BETA2
 from app.training.quantities.registry import Subject, probe
-from app.training.rows import FROZEN
 
 DECADES = 4.0
 """The distance to the densify threshold is shown within so many decades; a statistic of 0 is infinitely far below."""

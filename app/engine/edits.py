@@ -1,0 +1,144 @@
+"""Edits of the Gaussians themselves, each with its way back. Everything that has a row per Gaussian goes along."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from app.engine.model import Model
+from app.training.arrays import host
+from app.training.densify.adc import reset_opacity
+from render.types import GaussianParams
+
+
+@dataclass(frozen=True)
+class Marked:
+    """A set of Gaussians by uid, as it was when `next_uid` was the next to be handed out."""
+
+    uids: np.ndarray    # [K] int64
+    next_uid: int
+
+    @staticmethod
+    def of(model: Model, mask: np.ndarray) -> Marked:
+        uids = host(model.params.uids)
+        lineage = model.trainer.lineage if model.trainer is not None else None
+        return Marked(uids[mask], lineage.next_uid if lineage is not None else int(uids.max(initial=-1)) + 1)
+
+    def living(self, model: Model) -> np.ndarray:
+        """[N] bool: those that are still there, and what has descended from the set since."""
+        uids = host(model.params.uids)
+        if model.trainer is None or not len(self.uids):
+            return np.isin(uids, self.uids)
+        ancestors = model.trainer.lineage.ancestors(uids, self.next_uid)
+        return np.isin(ancestors, self.uids)
+
+
+class Edit(Protocol):
+    nbytes: int
+
+    def apply(self, model: Model) -> None: ...
+
+    def revert(self, model: Model) -> None: ...
+
+
+class Removal:
+    """Gaussians taken out of the model, with all that training knows of them."""
+
+    def __init__(self, model: Model, mask: np.ndarray) -> None:
+        self._uids = Marked.of(model, mask)
+        self._rows: dict[str, Tensor] = {}
+        self.nbytes = 0
+
+    def apply(self, model: Model) -> None:
+        mask = torch.from_numpy(self._uids.living(model)).to(model.params.means.device)
+        gone, keep = torch.nonzero(mask)[:, 0], torch.nonzero(~mask)[:, 0]
+        arrays = _arrays(model)
+        self._rows = {name: array.detach()[gone] for name, array in arrays.items()}
+        self.nbytes = sum(array.numel() * array.element_size() for array in self._rows.values())
+        if model.trainer is not None:
+            model.trainer.state.rows.surgery(keep, {}, 0)
+            model.trainer.edited()
+        else:
+            _replace(model, {name: array[keep] for name, array in arrays.items()})
+        model.moved()
+
+    def revert(self, model: Model) -> None:
+        arrays = _arrays(model)
+        count = len(self._rows["uids"])
+        back = {name: saved.to(arrays[name].device) for name, saved in self._rows.items()
+                if name in arrays and saved.shape[1:] == arrays[name].shape[1:]}
+        if model.trainer is not None:
+            rows = model.trainer.state.rows
+            rows.surgery(torch.arange(len(rows), device=rows["uids"].device), back, count)
+            model.trainer.edited()
+        else:
+            _replace(model, {name: torch.cat([array, back[name]]) if name in back else
+                             torch.cat([array, array.new_zeros((count, *array.shape[1:]))])
+                             for name, array in arrays.items()})
+        model.moved()
+
+
+class OpacityReset:
+    """Opacities lowered to what a reset of all would lower them to; Adam forgets their moments."""
+
+    def __init__(self, model: Model, mask: np.ndarray) -> None:
+        self._marked = Marked.of(model, mask)
+        rows = torch.from_numpy(mask).to(model.params.means.device)
+        self._uids = self._marked.uids
+        self._before = host(model.params.logit_opacities)[host(rows)].copy()
+        self.nbytes = 2 * self._before.nbytes
+
+    def apply(self, model: Model) -> None:
+        value = reset_opacity(model.options)
+        mask = torch.from_numpy(self._marked.living(model)).to(model.params.means.device)
+        with torch.no_grad():
+            logits = model.params.logit_opacities
+            logits.copy_(torch.where(mask, logits.clamp(max=math.log(value / (1.0 - value))), logits))
+            self._forget(model, mask)
+        self._done(model)
+
+    def revert(self, model: Model) -> None:
+        """Those that are still there get their opacity back; what has descended from them since keeps its own."""
+        uids = host(model.params.uids)
+        order = np.argsort(self._uids, kind="stable")
+        place = np.searchsorted(self._uids, uids, sorter=order).clip(max=len(order) - 1)
+        source = order[place]
+        found = self._uids[source] == uids
+        with torch.no_grad():
+            logits = model.params.logit_opacities
+            mask = torch.from_numpy(found).to(logits.device)
+            logits.copy_(torch.where(mask, torch.from_numpy(self._before[source]).to(logits), logits))
+            self._forget(model, mask)
+        self._done(model)
+
+    @staticmethod
+    def _forget(model: Model, mask: Tensor) -> None:
+        if model.trainer is not None:
+            for moment in model.trainer.state.optimizer.moments("logit_opacities"):
+                moment.masked_fill_(mask, 0.0)
+
+    @staticmethod
+    def _done(model: Model) -> None:
+        if model.trainer is not None:
+            model.trainer.edited()
+        model.moved()
+
+
+def _arrays(model: Model) -> dict[str, Tensor]:
+    """Everything with a row per Gaussian, by name."""
+    if model.trainer is not None:
+        rows = model.trainer.state.rows
+        return {name: rows[name] for name in rows}
+    return {**{f.name: getattr(model.params, f.name) for f in fields(GaussianParams)}, **model.marks}
+
+
+def _replace(model: Model, arrays: dict[str, Tensor]) -> None:
+    """The same of a model that nobody trains."""
+    names = {f.name for f in fields(GaussianParams)}
+    model.fixed_params = replace(model.params, **{name: array for name, array in arrays.items() if name in names})
+    model.marks = {name: array for name, array in arrays.items() if name not in names}

@@ -27,6 +27,7 @@ from app.gui.panels.densification import DensificationPanel
 from app.gui.panels.gaussian import GaussianPanel
 from app.gui.panels.help import HelpOverlay
 from app.gui.panels.hyperparameters import HyperparameterPanel
+from app.gui.panels.laboratory import LaboratoryPanel
 from app.gui.panels.memory import MemoryPanel
 from app.gui.panels.notices import Notices
 from app.gui.panels.open_scene import OpenDialog
@@ -48,7 +49,7 @@ from app.messages import Command, Event, InspectRequest, SetOption, Snapshot, Vi
 
 AWAKE_SECONDS = 0.5           # full rate for this long after the last sign of the user
 INSPECTOR: tuple[tuple[str, type], ...] = (
-    ("densify", DensificationPanel), ("gaussian", GaussianPanel), ("alpha", AlphaRulePanel),
+    ("densify", DensificationPanel), ("gaussian", GaussianPanel), ("alpha", AlphaRulePanel), ("lab", LaboratoryPanel),
     ("options", HyperparameterPanel))
 """The tabs of the inspector. A new panel is one file and one entry here."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from app import messages
 from app.gui import formatting
+from app.inspection.rules import Comparison, Lanes
 from app.messages import Curve, Densified, Frame, Histogram, Snapshot
 
 EVENT_LIMIT = 500        # densification events kept for the table; totals count all of them
@@ -58,6 +59,8 @@ class ViewModel:
     densified_version: int = 0
     evaluated: messages.Evaluated | None = None
     failure: messages.EngineFailed | None = None
+    comparison: Comparison | None = None    # of the laboratory
+    lanes: Lanes | None = None
     config: dict[str, Any] = field(default_factory=dict)
     config_version: int = 0
     notices: list[ShownNotice] = field(default_factory=list)
@@ -81,6 +84,10 @@ class ViewModel:
             case messages.EngineFailed():
                 self.failure = event
                 self.notify(event.summary, "error", now)
+            case messages.RulesCompared():
+                self.comparison = event.comparison
+            case messages.LanesMoved():
+                self.lanes = event.lanes
             case messages.ConfigChanged():
                 if dict(event.values) != self.config:
                     self.config = dict(event.values)
@@ -116,7 +123,7 @@ class ViewModel:
     def _open(self, event: messages.SceneOpened, now: float) -> None:
         self.scene = event
         self.scene_version += 1
-        self.frame = self.histogram = self.evaluated = self.failure = None
+        self.frame = self.histogram = self.evaluated = self.failure = self.comparison = self.lanes = None
         self._rewind(0)
         self.curves = {}
         self.curves_version += 1

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 INSTRUMENTS: dict[str, str] = {
     "xray": "app.inspection.xray:xray",
     "chain": "app.inspection.chain:chain",
+    "histogram": "app.inspection.quantities:histogram",
+    "table": "app.inspection.quantities:table",
+    "summary": "app.inspection.quantities:summary",
 }
 """Where the function of each instrument stands: "module:function"."""
 TRAINING_SHARE = 6.0

@@ -53,3 +53,33 @@ class ChainQuestion:
 
     uid: int
     sight: Sight | None = None
+
+
+@dataclass(frozen=True)
+class HistogramQuestion:
+    """How is a quantity distributed? `sight` is for one that belongs to a view; `log` None = what suits it."""
+
+    quantity: str
+    bins: int = 64
+    log: bool | None = None
+    sight: Sight | None = None
+
+
+@dataclass(frozen=True)
+class TableQuestion:
+    """Which Gaussians lead by a quantity? `columns` are quantities to show beside it."""
+
+    quantity: str
+    columns: tuple[str, ...] = ()
+    order: str = "largest"       # or "smallest", "largest absolute"
+    count: int = 50
+    selected_only: bool = False
+    sight: Sight | None = None
+
+
+@dataclass(frozen=True)
+class SummaryQuestion:
+    """Sums, means and extremes of quantities over the selected Gaussians."""
+
+    quantities: tuple[str, ...]
+    sight: Sight | None = None

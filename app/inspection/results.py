@@ -131,3 +131,72 @@ class Chain:
     parent: Relative | None = None
     children: tuple[Relative, ...] = ()
     trails: tuple[Trail, ...] = ()
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """The histogram of a quantity over all Gaussians that have a value."""
+
+    quantity: str
+    label: str
+    unit: str
+    signed: bool
+    log: bool                      # the bins are logarithmic
+    edges: np.ndarray              # [B+1]; what lies beyond counts in the outer bins
+    counts: np.ndarray             # [B] int64
+    selected: np.ndarray           # [B] int64 of the selected ones among them
+    low: float                     # the smallest value there is
+    high: float                    # the largest
+    mean: float
+    median: float
+    zeros: int                     # values <= 0, counted in the first bin where the bins are logarithmic
+    unseen: int                    # Gaussians without a value
+    total: int
+
+
+@dataclass(frozen=True)
+class Column:
+    """A quantity of the Gaussians in the rows; NaN where one has no value."""
+
+    quantity: str
+    label: str
+    unit: str
+    values: np.ndarray             # [K]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The Gaussians that lead by a quantity, in order."""
+
+    uids: np.ndarray               # [K] int64
+    selected: np.ndarray           # [K] bool
+    columns: tuple[Column, ...]    # the quantity that orders first
+    total: int                     # Gaussians with a value
+
+
+@dataclass(frozen=True)
+class Moments:
+    """A quantity over the selected Gaussians that have a value."""
+
+    quantity: str
+    label: str
+    unit: str
+    count: int
+    sum: float
+    mean: float
+    low: float
+    high: float
+    low_uid: int
+    high_uid: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The card of a multi-selection."""
+
+    count: int
+    frozen: int                    # of the selected ones
+    hidden: int
+    born: int                      # of the selected ones, since the start of the run
+    roots: int                     # how many Gaussians of the start they descend from
+    rows: tuple[Moments, ...]

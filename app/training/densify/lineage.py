@@ -9,7 +9,7 @@ class Lineage:
     """Parent and birth iteration of every uid; -1 = was there from the start."""
 
     def __init__(self, uids: np.ndarray) -> None:
-        self.next_uid = int(uids.max()) + 1 if len(uids) else 0
+        self.first_born = self.next_uid = int(uids.max()) + 1 if len(uids) else 0   # smaller uids were there from the start
         self._parents = np.full(max(self.next_uid, 1024), -1, np.int64)
         self._born = np.zeros(len(self._parents), np.int32)
 

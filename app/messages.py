@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from app.inspection.gradcheck_results import GradientReport
+from app.inspection.losses import ViewLoss
 from app.inspection.rules import Comparison, Lanes, Rule
 from render.types import PARAM_GROUPS, Camera
 
@@ -38,6 +39,8 @@ MODES: dict[ViewMode, ModeInfo] = {mode.name: mode for mode in (
              "3", ranged=True),
     ModeInfo("error", "Error", "Absolute difference from the photograph, at a scene view.", "4", ranged=True,
              needs_photograph=True),
+    ModeInfo("difference", "Difference", "Render minus photograph with its sign, mean over channels, at a scene view: blue is "
+             "too dark, red too bright.", "0", ranged=True, needs_photograph=True),
     ModeInfo("truth", "Ground truth", "The photograph itself, at a scene view.", "5", needs_photograph=True),
     ModeInfo("contributors", "Contributors", "How many Gaussians are blended into each pixel.", "6", ranged=True),
     ModeInfo("ellipsoids", "Ellipsoids", "Each Gaussian as a solid ellipsoid.", "7"),
@@ -198,6 +201,18 @@ class CheckGradients(Command):
 
 
 @dataclass(frozen=True)
+class MeasureViews(Command):
+    """Loss, PSNR and SSIM of every scene view, training and held-out, now."""
+
+
+@dataclass(frozen=True)
+class SavePicture(Command):
+    """Draw what a request asks for, whole and anew, and write it as a PNG with its legend."""
+    path: str
+    request: ViewRequest
+
+
+@dataclass(frozen=True)
 class Shutdown(Command):
     pass
 
@@ -323,6 +338,12 @@ class LanesMoved(Event):
 @dataclass(frozen=True)
 class GradientsChecked(Event):
     report: GradientReport
+
+
+@dataclass(frozen=True)
+class ViewsMeasured(Event):
+    iteration: int
+    views: tuple[ViewLoss, ...]
 
 
 @dataclass(frozen=True)

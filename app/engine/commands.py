@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from app import messages as m
-from app.engine import gradient_check, laboratory, selecting, work
+from app.engine import gradient_check, laboratory, pictures, selecting, work
 from app.engine.options import OptionError, flatten, is_live, with_option
 
 if TYPE_CHECKING:
@@ -129,5 +129,6 @@ HANDLERS: dict[type[m.Command], Callable[[Engine, Any], None]] = {
     m.SelectRegion: selecting.select_region, m.SelectRange: selecting.select_range, m.SelectMore: selecting.select_more,
     m.Operate: selecting.operate, m.Undo: selecting.undo, m.Redo: selecting.redo,
     m.CheckGradients: gradient_check.check_gradients,
-    m.Shutdown: shutdown, m.CompareRules: laboratory.compare, m.RunLanes: laboratory.lanes,
+    m.Shutdown: shutdown, m.CompareRules: laboratory.compare, m.MeasureViews: pictures.measure_views,
+    m.SavePicture: pictures.save_picture, m.RunLanes: laboratory.lanes,
 }

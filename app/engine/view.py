@@ -172,6 +172,12 @@ class Viewer:
             picture.note = picture.note or sight.drawn.note
         return picture
 
+    def picture(self, request: ViewRequest) -> Picture:
+        """What a request asks for, drawn whole; what is shown stays as it is. Raises interrupt.Interrupted."""
+        model = self._engine.model
+        assert model is not None
+        return self._picture(request, model, request.camera)
+
     def _finish(self, request: ViewRequest, model: Model, rgb: np.ndarray, legend: Legend | None, note: str, level: float,
                 seconds: float) -> None:
         from app.engine.drawn import outlines

@@ -125,6 +125,19 @@ def error(sight: Sight) -> Picture:
     return _false_color(sight, values, inside, "|render - photograph|", "of full scale", "turbo", sample=values[inside])
 
 
+@draws("difference")
+def difference(sight: Sight) -> Picture:
+    """render - photograph with its sign, mean over channels."""
+    image = _image(sight.render())
+    photograph = _photograph(sight)
+    if photograph is None:
+        return Picture(_dimmed(image), note=_NO_PHOTOGRAPH.format("a difference"))
+    truth, inside = photograph
+    values = (np.clip(image, 0.0, 1.0) - truth).mean(2)
+    return _false_color(sight, values, inside, "render - photograph", "of full scale", "coolwarm", sample=values[inside],
+                        signed=True)
+
+
 @draws("truth")
 def truth(sight: Sight) -> Picture:
     """The photograph that training compares with."""
@@ -249,13 +262,13 @@ def _refusal(sight: Sight, log: bool) -> str:
 
 
 def _false_color(sight: Sight, values: np.ndarray, known: np.ndarray | None, label: str, unit: str, colormap: str, *,
-                 fixed: tuple[float, float] | None = None, sample: np.ndarray | None = None) -> Picture:
+                 fixed: tuple[float, float] | None = None, sample: np.ndarray | None = None, signed: bool = False) -> Picture:
     """Values per pixel as colours; pixels that are not `known` show the backdrop."""
-    log = bool(sight.request.log_scale)
+    log = bool(sight.request.log_scale) and not signed
     if fixed is not None and sight.request.value_range is None and not log:
         lo, hi = fixed
     else:
-        lo, hi = _range(sight, values if sample is None else sample, log=log)
+        lo, hi = _range(sight, values if sample is None else sample, log=log, signed=signed)
     rgb = colorize(values, colormap, lo, hi, log)
     if known is not None:
         rgb[~known] = BACKDROP

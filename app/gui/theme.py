@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from app.fonts import font_folder
 from app.gui.toolkit import dpg
 
 Color = tuple[int, int, int, int]
@@ -43,12 +44,6 @@ BODY, SMALL, TITLE, MONO = 14, 12, 15, 12.5  # px at 100 %
 SPACE = 6                                  # the unit of all distances, px at 100 %
 
 
-def font_folder() -> Path:
-    """Matplotlib ships DejaVu, which has alpha, partial and Sigma on every system."""
-    import matplotlib
-    return Path(matplotlib.get_data_path()) / "fonts" / "ttf"
-
-
 class Theme:
     """Fonts and item themes at one scale; build() before the first frame."""
 
@@ -56,7 +51,7 @@ class Theme:
         self.scale = scale
         self.body = self.small = self.title = self.mono = 0
         self.flat = self.primary = self.danger = self.floating = 0
-        self.view = self.tight = 0
+        self.view = self.tight = self.held_out = 0
         self._series: dict[tuple[Color, float], int] = {}
 
     def px(self, value: float) -> int:
@@ -82,6 +77,7 @@ class Theme:
         self.primary = self._button(Palette.accent_dim, _rgb(0x347080), _rgb(0x3D8294), _rgb(0xEAF6F8))
         self.danger = self._button(_rgb(0x5A2E30), _rgb(0x74393B), _rgb(0x8A4446), _rgb(0xF6DEDD))
         self.flat = self._button(Palette.clear, Palette.hover, Palette.active, Palette.muted)
+        self.held_out = self._item(dpg.mvAll, {dpg.mvThemeCol_Text: Palette.second}, {})
         self.tight = self._item(dpg.mvAll, {}, {dpg.mvStyleVar_ItemSpacing: (self.px(SPACE), self.px(1))})
 
     def series(self, color: Color, weight: float = 1.6) -> int:

@@ -61,6 +61,7 @@ class ViewModel:
     failure: messages.EngineFailed | None = None
     comparison: Comparison | None = None    # of the laboratory
     lanes: Lanes | None = None
+    measured: messages.ViewsMeasured | None = None
     config: dict[str, Any] = field(default_factory=dict)
     config_version: int = 0
     notices: list[ShownNotice] = field(default_factory=list)
@@ -86,6 +87,8 @@ class ViewModel:
                 self.notify(event.summary, "error", now)
             case messages.RulesCompared():
                 self.comparison = event.comparison
+            case messages.ViewsMeasured():
+                self.measured = event
             case messages.LanesMoved():
                 self.lanes = event.lanes
             case messages.ConfigChanged():
@@ -123,7 +126,8 @@ class ViewModel:
     def _open(self, event: messages.SceneOpened, now: float) -> None:
         self.scene = event
         self.scene_version += 1
-        self.frame = self.histogram = self.evaluated = self.failure = self.comparison = self.lanes = None
+        self.frame = self.histogram = self.evaluated = self.failure = None
+        self.comparison = self.lanes = self.measured = None
         self._rewind(0)
         self.curves = {}
         self.curves_version += 1

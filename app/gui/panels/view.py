@@ -80,6 +80,8 @@ class ViewPanel:
         if view.mode != self._mode:
             self._mode = view.mode
             dpg.set_value(self._combo, next(k for k, m in self._modes.items() if m == view.mode))
+        if view.quantity != self._quantity_shown:   # another panel asked for its own
+            self._show_quantity()
         show(self._heat, view.mode == "heatmap")
         show(self._range, MODES[view.mode].ranged)
         show(self._bounds, view.value_range is not None)
@@ -108,6 +110,7 @@ class ViewPanel:
 
     def _show_quantity(self) -> None:
         scene, view = self.ui.model.scene, self.ui.view
+        self._quantity_shown = view.quantity
         for q in scene.quantities if scene is not None else ():
             if q.name == view.quantity:
                 dpg.set_value(self._quantity, q.label)

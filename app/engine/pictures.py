@@ -1,0 +1,152 @@
+"""Pictures and tables that leave the engine: a view with its legend as a PNG, the loss of every view."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from app.colormaps import colorize
+from app.data.atomic import write_atomic
+from app.data.scene import SceneError
+from app.engine.jobs import Job, Refused, Work
+from app.inspection.losses import ViewLoss
+from app.messages import Legend, MeasureViews, SavePicture, ViewsMeasured
+from render import interrupt
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from app.engine.loop import Engine
+
+MEASURING = "losses"
+LARGEST_SIDE = 8192
+STRIP = 46          # px of the legend below a picture
+TEXT = 13
+TICKS = 5
+
+
+# ---------------------------------------------------------------- a picture
+
+
+def save_picture(engine: Engine, command: SavePicture) -> None:
+    """Draw a request anew, whole, and write it with its legend."""
+    if engine.model is None:
+        engine.notice("There is nothing to save; open a scene first.", "warning")
+    elif max(command.request.camera.width, command.request.camera.height) > LARGEST_SIDE:
+        engine.notice(f"A picture may be at most {LARGEST_SIDE} px wide and high; choose a smaller one.", "error")
+    else:
+        engine.jobs.add(Job("picture", _save_picture(engine, command), exclusive=False))
+
+
+def _save_picture(engine: Engine, command: SavePicture) -> Work:
+    request, frame = command.request, engine.viewer.frame
+    if frame is not None and frame.legend is not None and request.value_range is None and frame.request is not None \
+            and (frame.request.mode, frame.request.quantity) == (request.mode, request.quantity):
+        request = replace(request, value_range=(frame.legend.lo, frame.legend.hi), log_scale=frame.legend.log)   # as shown
+    while True:
+        try:
+            with interrupt.interruptible():
+                picture = engine.viewer.picture(request)
+            break
+        except interrupt.Interrupted:   # somebody waits for the thread
+            yield None
+    image = with_legend(picture.rgb, picture.legend)
+    data = io.BytesIO()
+    image.save(data, "PNG")
+    path = Path(command.path).expanduser()
+    if path.is_dir():
+        raise SceneError(f"{path} is a folder; name a file that ends in .png")
+
+    def write(report) -> None:
+        write_atomic(path, lambda stream: stream.write(data.getvalue()))
+
+    yield from engine.background(write, "picture").wait()
+    note = f" {picture.note}" if picture.note else ""
+    engine.notice(f"Saved {path.absolute()}.{note}")
+
+
+def with_legend(rgb: np.ndarray, legend: Legend | None) -> Image:
+    """rgb [H,W,3] in [0,1] as 8 bits, the colour bar with its numbers below it where there is one."""
+    from PIL import Image as images
+
+    pixels = np.clip(np.nan_to_num(rgb) * 255.0 + 0.5, 0, 255).astype(np.uint8)
+    picture = images.fromarray(pixels)
+    if legend is None:
+        return picture
+    whole = images.new("RGB", (picture.width, picture.height + STRIP), (14, 16, 19))
+    whole.paste(picture, (0, 0))
+    _draw_legend(whole, picture.height, legend)
+    return whole
+
+
+def _draw_legend(whole: Image, top: int, legend: Legend) -> None:
+    from PIL import Image as images
+    from PIL import ImageDraw, ImageFont
+
+    from app.fonts import font_folder
+
+    draw = ImageDraw.Draw(whole)
+    font = ImageFont.truetype(str(font_folder() / "DejaVuSans.ttf"), TEXT)
+    title = f"{legend.label}{f'  [{legend.unit}]' if legend.unit else ''}{'  log' if legend.log else ''}"
+    margin, bar = 10, max(80, min(300, whole.width // 2))
+    shares = np.linspace(0.0, 1.0, bar)
+    values = _at(legend, shares)
+    strip = (colorize(values, legend.colormap, legend.lo, legend.hi, legend.log)[None].repeat(10, 0) * 255).astype(np.uint8)
+    whole.paste(images.fromarray(strip), (margin, top + 8))
+    for share in np.linspace(0.0, 1.0, TICKS if bar >= 250 else 3):
+        text = f"{float(_at(legend, np.array([share]))[0]):.3g}"
+        x = margin + share * (bar - 1)
+        width = draw.textlength(text, font=font)
+        draw.text((min(max(x - width / 2, 2), margin + bar - width), top + 22), text, fill=(217, 222, 230), font=font)
+    draw.text((margin + bar + 12, top + 5), title, fill=(217, 222, 230), font=font)
+
+
+def _at(legend: Legend, shares: np.ndarray) -> np.ndarray:
+    if legend.log:
+        return 10.0 ** (np.log10(legend.lo) + shares * (np.log10(legend.hi) - np.log10(legend.lo)))
+    return legend.lo + shares * (legend.hi - legend.lo)
+
+
+# ---------------------------------------------------------------- the loss of every view
+
+
+def measure_views(engine: Engine, command: MeasureViews) -> None:
+    """Answers with ViewsMeasured."""
+    if engine.model is None or engine.model.trainer is None or engine.model.scene is None:
+        engine.notice("There are no photographs to compare with; open a scene folder first.", "warning")
+    elif not engine.jobs.has(MEASURING):
+        engine.jobs.add(Job(MEASURING, _measure(engine)))
+
+
+def _measure(engine: Engine) -> Work:
+    from app.training.verdict import psnr_of
+    from app.training.views import load_target
+    from render.stages.ssim import photometric_loss
+
+    engine.settle()
+    model = engine.model
+    if model is None or model.trainer is None or model.scene is None:
+        raise Refused("The run is gone, so there are no views to measure.")
+    trainer, views = model.trainer, model.scene.views
+    rows: list[ViewLoss] = []
+    while len(rows) < len(views):
+        view = views[len(rows)]
+        yield len(rows) / len(views), view.name
+        view.load()   # decoding has a turn of its own
+        yield (len(rows) + 0.5) / len(views), view.name
+        try:
+            with interrupt.interruptible():
+                image, target = trainer.render(view.camera).colors, load_target(view, trainer.background)
+                loss, terms = photometric_loss(image, target, kind=trainer.config.loss,
+                                               lambda_dssim=trainer.config.lambda_dssim, backend=trainer.backend)
+                _, clamped = photometric_loss(image.clamp(0.0, 1.0), target, kind="l1_ssim", lambda_dssim=0.2,
+                                              backend=trainer.backend)
+                l1, _, ssim = terms.tolist()
+                rows.append(ViewLoss(len(rows), view.name, view.split, float(loss), l1, psnr_of(float(clamped[1])), ssim))
+        except interrupt.Interrupted:   # somebody waits for the thread; the view is measured in the next turn
+            yield None
+    engine.emit(ViewsMeasured(trainer.iteration, tuple(rows)))

@@ -227,6 +227,14 @@ class Keep:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """Another mode in the right part of the picture, from the same camera."""
+    mode: ViewMode
+    quantity: str = "mean2d_grad"
+    share: float = 0.5                 # of the width that keeps the first mode
+
+
+@dataclass(frozen=True)
 class ViewRequest:
     """What the viewport wants to see."""
     camera: Camera
@@ -238,6 +246,7 @@ class ViewRequest:
     hidden: bool = False               # minimised: render nothing
     histogram: bool = True             # the densification panel is open
     log_scale: bool | None = None      # logarithmic colours; None = what suits the quantity
+    beside: Beside | None = None
     colormap: str = ""                 # of a heatmap of an unsigned quantity; empty = viridis
     keep: Keep | None = None           # the filter of the picture; training knows all Gaussians
 
@@ -386,6 +395,7 @@ class Frame:
     note: str = ""          # why the picture is not what was asked for, e.g. no photograph at this camera
     request: ViewRequest | None = None
     outlines: np.ndarray | None = None   # [K,5] px: x, y, conic a, b, c of the selected Gaussians; None = too many, so tinted
+    legend_beside: Legend | None = None   # of the right part, where there are two
 
 
 @dataclass(frozen=True)

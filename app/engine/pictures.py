@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from app.colormaps import colorize
 from app.data.atomic import write_atomic
 from app.data.scene import SceneError
 from app.engine.jobs import Job, Refused, Work
+from app.engine.view import in_colours_of
 from app.inspection.losses import ViewLoss
 from app.messages import Legend, MeasureViews, SavePicture, ViewsMeasured
 from render import interrupt
@@ -46,7 +46,7 @@ def _save_picture(engine: Engine, command: SavePicture) -> Work:
     request, frame = command.request, engine.viewer.frame
     if frame is not None and frame.legend is not None and request.value_range is None and frame.request is not None \
             and (frame.request.mode, frame.request.quantity) == (request.mode, request.quantity):
-        request = replace(request, value_range=(frame.legend.lo, frame.legend.hi), log_scale=frame.legend.log)   # as shown
+        request = in_colours_of(request, frame)   # as shown
     while True:
         try:
             with interrupt.interruptible():
@@ -54,7 +54,7 @@ def _save_picture(engine: Engine, command: SavePicture) -> Work:
             break
         except interrupt.Interrupted:   # somebody waits for the thread
             yield None
-    image = with_legend(picture.rgb, picture.legend)
+    image = with_legend(picture.rgb, *filter(None, (picture.legend, picture.legend_beside)))
     data = io.BytesIO()
     image.save(data, "PNG")
     path = Path(command.path).expanduser()
@@ -69,17 +69,16 @@ def _save_picture(engine: Engine, command: SavePicture) -> Work:
     engine.notice(f"Saved {path.absolute()}.{note}")
 
 
-def with_legend(rgb: np.ndarray, legend: Legend | None) -> Image:
-    """rgb [H,W,3] in [0,1] as 8 bits, the colour bar with its numbers below it where there is one."""
+def with_legend(rgb: np.ndarray, *legends: Legend) -> Image:
+    """rgb [H,W,3] in [0,1] as 8 bits, below it a colour bar with its numbers for each legend."""
     from PIL import Image as images
 
     pixels = np.clip(np.nan_to_num(rgb) * 255.0 + 0.5, 0, 255).astype(np.uint8)
     picture = images.fromarray(pixels)
-    if legend is None:
-        return picture
-    whole = images.new("RGB", (picture.width, picture.height + STRIP), (14, 16, 19))
+    whole = images.new("RGB", (picture.width, picture.height + STRIP * len(legends)), (14, 16, 19))
     whole.paste(picture, (0, 0))
-    _draw_legend(whole, picture.height, legend)
+    for place, legend in enumerate(legends):
+        _draw_legend(whole, picture.height + STRIP * place, legend)
     return whole
 
 

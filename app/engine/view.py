@@ -9,7 +9,7 @@ import numpy as np
 
 from app.engine.crop import crop
 from app.engine.pacing import LEVELS
-from app.messages import Frame, Legend, ViewRequest
+from app.messages import Frame, ViewRequest
 from render import interrupt
 from render.types import Camera
 
@@ -46,7 +46,7 @@ class Viewer:
         self._drawn = 0                     # version of the request that was served last
         self._drawn_model: tuple[int, int] = (0, -1)
         self._sequence = 0
-        self._range: tuple[tuple, tuple[float, float]] | None = None   # of the last legend, and for what
+        self._ranges: dict[tuple, tuple[float, float]] = {}   # of the last legends, by what they belong to
         self._photographs = None
         self._refinement: Refinement | None = None
         self._given_up = -1                 # version of a request whose refinement failed
@@ -65,7 +65,8 @@ class Viewer:
         """Another scene: what was drawn does not hold, and neither do photographs and ranges."""
         self.frame = None
         self._drawn, self._drawn_model = -1, (0, -1)
-        self._photographs = self._range = self._refinement = None
+        self._photographs = self._refinement = None
+        self._ranges = {}
 
     # ------------------------------------------------------------------ when
 
@@ -124,20 +125,21 @@ class Viewer:
             max(MIN_SIDE, round(camera.width * level)), max(MIN_SIDE, round(camera.height * level)))
         begun = engine.clock()
         picture = self._picture(request, model, small)
-        self._finish(request, model, picture.rgb, picture.legend, picture.note, level, engine.clock() - begun)
+        self._finish(request, model, picture, level, engine.clock() - begun)
         engine.pace.viewed(engine.clock(), engine.clock() - begun, small.width * small.height)
 
     def _refine(self, request: ViewRequest, model: Model) -> None:
         """Draw the next band at full detail, in the colours of the coarse picture; the last one finishes the frame."""
         engine, frame, camera = self._engine, self.frame, request.camera
+        from app.engine.view_modes import Picture
+
         assert frame is not None
         if self._refinement is None:
             bands = max(1.0, engine.pace.cost.seconds(camera.width * camera.height) / BAND_SECONDS)
             rows = max(BAND_ROWS, round(camera.height / bands))
             self._refinement = Refinement(np.zeros((camera.height, camera.width, 3), np.float32), rows)
         work = self._refinement
-        if frame.legend is not None:
-            request = replace(request, value_range=(frame.legend.lo, frame.legend.hi), log_scale=frame.legend.log)
+        request = in_colours_of(request, frame)
         begun = engine.clock()
         rows = min(work.band, camera.height - work.row)
         part = crop(camera, 0, work.row, camera.width, rows)
@@ -155,16 +157,28 @@ class Viewer:
         if work.row >= camera.height:
             self._refinement = None
             assert self.request is not None
-            self._finish(self.request, model, work.rgb, frame.legend, frame.note, 1.0, work.seconds)
+            picture = Picture(work.rgb, frame.legend, frame.note, frame.legend_beside)
+            self._finish(self.request, model, picture, 1.0, work.seconds)
 
     def _picture(self, request: ViewRequest, model: Model, camera: Camera) -> Picture:
+        """One mode, or two beside each other: the left part of the first, the right part of the second."""
+        first = self._one(request, model, camera)
+        beside = request.beside
+        if beside is None:
+            return first
+        second = self._one(_right(request), model, camera)
+        column = min(max(round(beside.share * camera.width), 0), camera.width)
+        rgb = np.array(first.rgb)
+        rgb[:, column:] = second.rgb[:, column:]
+        return replace(first, rgb=rgb, legend_beside=second.legend, note=first.note or second.note)
+
+    def _one(self, request: ViewRequest, model: Model, camera: Camera) -> Picture:
         from app.engine.drawn import tinted
         from app.engine.photographs import Photographs
         from app.engine.view_modes import MODES, Sight
 
         self._photographs = self._photographs or Photographs()
-        steady = self._range if self._engine.training else None
-        kept = steady[1] if steady is not None and steady[0] == _shown(request) else None
+        kept = self._ranges.get(_shown(request)) if self._engine.training else None
         sight = Sight(model, request, camera, self._photographs, kept)
         picture = MODES[request.mode](sight)
         if request.mode != "truth":
@@ -178,19 +192,34 @@ class Viewer:
         assert model is not None
         return self._picture(request, model, request.camera)
 
-    def _finish(self, request: ViewRequest, model: Model, rgb: np.ndarray, legend: Legend | None, note: str, level: float,
-                seconds: float) -> None:
+    def _finish(self, request: ViewRequest, model: Model, picture: Picture, level: float, seconds: float) -> None:
         from app.engine.drawn import outlines
         from app.engine.view_modes import to_rgba
 
-        rgba = to_rgba(rgb, request.camera.width, request.camera.height)
+        rgba = to_rgba(picture.rgb, request.camera.width, request.camera.height)
         rgba.setflags(write=False)
-        if legend is not None:
-            self._range = _shown(request), (legend.lo, legend.hi)
+        legends = [(request, picture.legend)]
+        if request.beside is not None:
+            legends.append((_right(request), picture.legend_beside))
+        self._ranges = {_shown(of): (legend.lo, legend.hi) for of, legend in legends if legend is not None}
         self._sequence += 1
-        self.frame = Frame(rgba, request.camera, request.mode, legend, 1e3 * seconds, self._sequence, model.iteration,
-                           level, note, request, outlines(model, request))
+        self.frame = Frame(rgba, request.camera, request.mode, picture.legend, 1e3 * seconds, self._sequence, model.iteration,
+                           level, picture.note, request, outlines(model, request), picture.legend_beside)
         self._engine.publisher.frame_ready()
+
+
+def _right(request: ViewRequest) -> ViewRequest:
+    """What the right part of two shows; its range is automatic."""
+    beside = request.beside
+    assert beside is not None
+    return replace(request, mode=beside.mode, quantity=beside.quantity, value_range=None, log_scale=None, beside=None)
+
+
+def in_colours_of(request: ViewRequest, frame: Frame) -> ViewRequest:
+    """The request with the range that a frame of it was coloured in."""
+    if frame.legend is None:
+        return request
+    return replace(request, value_range=(frame.legend.lo, frame.legend.hi), log_scale=frame.legend.log)
 
 
 def _shown(request: ViewRequest) -> tuple:

@@ -74,6 +74,7 @@ class Picture:
     rgb: np.ndarray               # [h,w,3] float32
     legend: Legend | None = None
     note: str = ""
+    legend_beside: Legend | None = None   # of the right part, where there are two
 
 
 MODES: dict[ViewMode, Callable[[Sight], Picture]] = {}

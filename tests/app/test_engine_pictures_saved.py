@@ -58,7 +58,9 @@ def test_a_narrow_picture_and_a_logarithmic_legend_are_drawn():
 def test_losses_of_all_views_are_those_of_evaluation_and_training():
     with running_engine(make_trainer=Trainer) as window:
         window.open()
-        window.send(m.Step(3), m.MeasureViews())
+        window.send(m.Step(3))
+        window.until(lambda: window.snapshot.iteration == 3 and window.snapshot.state == "paused")
+        window.send(m.MeasureViews())
         window.until(lambda: window.of(m.ViewsMeasured))
         found = window.of(m.ViewsMeasured)[0]
         views = window.opened.views

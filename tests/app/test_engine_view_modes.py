@@ -23,6 +23,7 @@ from render.config import RasterConfig
 from render.pipeline import render
 from render.reference.pixel import pixel_contributions
 from render.types import Camera, Gaussians
+from tests.app.engine_doubles import request_for, running_engine
 from tests.training.tiny import make_params, make_scene, ring
 
 SIZE = 48
@@ -358,3 +359,20 @@ def test_the_card_of_a_ply_has_no_gradients():
     card = report(model, 0, camera)
     assert card.gradients == {} and card.activated["opacity"] == pytest.approx(0.6)
     assert card.ellipse is not None and np.allclose(card.ellipse[:2], SIZE / 2, atol=1e-3)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_two_modes_beside_each_other_are_each_what_they_are_alone(share):
+    with running_engine(make_trainer=Trainer) as window:
+        window.open()
+        window.send(m.Step(2))
+        window.until(lambda: window.snapshot.iteration == 2 and window.snapshot.state == "paused")
+
+        def shown(**named):
+            return window.frame_of(window.look(request_for(window, view_index=0, width=48, height=32, **named)), refined=True)
+        left, right = shown(mode="color"), shown(mode="depth")
+        both = shown(mode="color", beside=m.Beside("depth", share=share))
+        column = round(share * 48)
+        assert (both.rgba[:, :column] == left.rgba[:, :column]).all()
+        assert abs(both.rgba[:, column:] - right.rgba[:, column:]).max(initial=0.0) < 0.05
+        assert both.legend is None and both.legend_beside is not None and both.legend_beside.label == "depth"

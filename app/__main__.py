@@ -17,6 +17,7 @@ splatscope train SCENE -m OUT      train without a window
 splatscope view FILE.ply           open a window on a finished model
 splatscope info PATH               say what a path holds
 splatscope gradcheck SCENE_OR_RUN  check gradients by finite differences
+splatscope audit MODULE:FUNCTION   say what is wrong with another rasterizer
 splatscope doctor                  say what was found here and what will be used
 
 Each command has its own --help. --debug shows the traceback of an error, --version the version.
@@ -113,6 +114,20 @@ def _gradcheck(words: list[str]) -> int:
     )
 
 
+def _audit(words: list[str]) -> int:
+    from app.commands.audit import AuditArgs, run
+    from app.commands.parsing import parse
+
+    return run(
+        parse(
+            AuditArgs,
+            words,
+            prog="splatscope audit",
+            description="Say what is wrong with a differentiable rasterizer, and by which rules it draws.",
+        )
+    )
+
+
 def _doctor(words: list[str]) -> int:
     from app.commands.doctor import DoctorArgs, run
     from app.commands.parsing import parse
@@ -133,6 +148,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "view": _view,
     "info": _info,
     "gradcheck": _gradcheck,
+    "audit": _audit,
     "doctor": _doctor,
 }
 

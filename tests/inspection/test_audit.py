@@ -1,0 +1,92 @@
+"""`splatscope audit` finds the cause of a planted fault, and only that; a rasterizer with another rule has no fault."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.inspection.audit import run
+from render.backends import cpu
+from tests.inspection.planted import (
+    BACK_TO_FRONT,
+    DETACHED_DIRECTION,
+    FAULTS,
+    HALVED_CONIC,
+    MODES,
+    NO_BACKGROUND_TERM,
+    NO_CX,
+    XYZW,
+    planted,
+)
+
+
+def found(report) -> list[str]:
+    return [fault.id for fault in report.faults]
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_named_and_nothing_else(name):
+    changes, id = FAULTS[name]
+    report = run.audit("planted", function=planted(*changes))
+    assert found(report) == [id], report.faults
+    fault = report.faults[0]
+    assert fault.relative_error > 10 * report.gradient_tolerance and fault.explanation.endswith(".")
+    assert report.exit_code == 1
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_a_mode_is_reported_and_is_no_fault(name):
+    changes, wanted = MODES[name]
+    report = run.audit("planted", function=planted(*changes))
+    assert found(report) == [], report.faults
+    said = report.modes | {"gradient_mode": report.gradient_mode}
+    for key, value in wanted.items():
+        assert said[key] == (pytest.approx(value, rel=1e-3) if isinstance(value, float) else value), key
+
+
+@pytest.mark.parametrize("change, id", [
+    (HALVED_CONIC, "conic_off_diagonal"), (NO_BACKGROUND_TERM, "background_term"), (NO_CX, "principal_point"),
+    (DETACHED_DIRECTION, "sh_direction_detached"), (BACK_TO_FRONT, "sort_order")])
+def test_faults_are_told_apart_in_float32_too(change, id):
+    report = run.audit("planted", function=planted(change), dtype="float32")
+    assert found(report) == [id], report.faults
+    assert report.dtype == report.precision == "float32"
+
+
+def test_faults_that_come_together_are_each_named():
+    report = run.audit("planted", function=planted(
+        HALVED_CONIC, NO_BACKGROUND_TERM, NO_CX, DETACHED_DIRECTION, BACK_TO_FRONT, XYZW))
+    assert set(found(report)) == {"conic_off_diagonal", "background_term", "principal_point", "sh_direction_detached",
+                                  "sort_order", "quat_convention"}
+
+
+def test_a_fault_under_another_alpha_rule_is_still_told():
+    straight = ("torch.clamp(raw, max=ALPHA_MAX)", "raw + (torch.clamp(raw, max=ALPHA_MAX) - raw).detach()")
+    report = run.audit("planted", function=planted(
+        ("ALPHA_MAX = 0.99", "ALPHA_MAX = 0.999"), straight, ("TRANSMITTANCE_MIN = 1e-4", "TRANSMITTANCE_MIN = 0.0"),
+        HALVED_CONIC))
+    assert found(report) == ["conic_off_diagonal"]
+    assert report.rules.alpha_max == 0.999 and report.gradient_mode == "straight_through"
+
+
+def test_an_unknown_deviation_is_named_after_its_parameter():
+    noisy = ("raw = opacities[:, None] * gauss",
+             "raw = scaled(opacities, 1 + 0.5 * torch.sin(torch.arange(len(opacities))))[:, None] * gauss")
+    report = run.audit("planted", function=planted(noisy))
+    assert found(report) == ["gradient_opacities"]
+    report = run.audit("planted", function=planted(("colors = torch.relu(", "colors = 1.3 * torch.relu(")))
+    assert found(report)[0] == "image" and report.exit_code == 1
+
+
+@pytest.mark.parametrize("name", ["plain", "reference", "cpu"])
+@pytest.mark.parametrize("dtype", [None, "float32"])
+def test_the_shipped_adapters_have_no_fault(name, dtype):
+    if name == "cpu" and not cpu.available():
+        pytest.skip("no C++ compiler")
+    report = run.audit(name, dtype=dtype)
+    assert found(report) == [], report.faults
+    assert report.rules.alpha_max == 0.99 and report.gradient_mode == "exact"
+    assert report.rules.cutoff == 1 / 255 and report.rules.transmittance_min == 1e-4
+    assert len(report.comparisons) == 3
+    for comparison in report.comparisons:
+        assert comparison.image_error <= report.image_tolerance
+        assert max(e for e in comparison.gradient_errors.values() if e is not None) <= report.gradient_tolerance

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from app.inspection.frozen import FrozenGaussian, freeze
-from app.inspection.gradcheck_results import Entry, GradientReport, Sweep, judge
+from app.inspection.gradcheck_results import ROUNDINGS, Entry, GradientReport, Sweep, judge
 from app.inspection.kinks import clamped_pixels, kinks_between
 from app.inspection.local_picture import BasePicture, LocalPicture, base_picture
 from app.inspection.problem import Problem, analytic_gradients, in_float64
@@ -71,6 +71,7 @@ class _Check:
         here = local.evaluate("means", 0, local.entry("means", 0))
         frozen: FrozenGaussian | None = None
         passed_on: Mapping[str, Tensor] = {}
+        unit = ROUNDINGS * np.finfo(np.float64).eps * local.loss.magnitude(here.surrounding, here.value)
         if self.problem.raster.alpha_gradient != "exact" and clamped_pixels(local, here):
             frozen = yield from freeze(local, here)
             passed_on = frozen.gradients()
@@ -86,7 +87,8 @@ class _Check:
                     uid=int(self.problem.params.uids[index]), index=index, parameter=group, component=component,
                     value=local.entry(group, component), step=taken,
                     analytic=self.gradient(group, index, component), numeric=numeric, kinks=kinks, frozen=again,
-                    reference=float(passed_on[group][component]) if passed_on else math.nan))
+                    reference=float(passed_on[group][component]) if passed_on else math.nan,
+                    rounding=float(unit / taken) if taken > 0 else 0.0))
                 yield
 
     def sweep(self, group: str) -> Generator[None, None, Sweep | None]:

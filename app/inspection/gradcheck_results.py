@@ -2,11 +2,14 @@
 
 The one definition of a relative error, between an analytic gradient a and a numeric one n of the same entry:
 
-    error = |a - n| / max(|a|, |n|, floor),   floor = FLOOR_SHARE[dtype] * the largest |n| or |a| checked of that parameter
+    error = max(0, |a - n| - r) / max(|a|, |n|, floor),   floor = FLOOR_SHARE[dtype] * the largest |a| or |n| of that parameter
 
-The floor keeps entries whose gradient is nearly zero from being judged by rounding alone: below it an error counts as a
-share of the floor. A parameter is all right when no error exceeds TOLERANCE[dtype], at least CLEAN_SHARE of its entries
-were checked without a kink between x - h and x + h, and not all of its gradients are zero.
+r = ROUNDINGS eps S / ((x + h) - (x - h)) is what rounding alone may do to the difference of two sums of magnitude S in
+float64. The floor keeps entries whose gradient is nearly zero from being judged by what is left over of large terms: below
+it an error counts as a share of the floor.
+
+A parameter is all right when no error exceeds TOLERANCE[dtype], at least CLEAN_SHARE of its entries were checked without a
+kink between x - h and x + h, and its gradients are neither all zero nor lost in rounding.
 """
 
 from __future__ import annotations
@@ -32,14 +35,19 @@ KINKS: dict[str, str] = {
 TOLERANCE = {"float64": 1e-4, "float32": 2e-2}
 FLOOR_SHARE = {"float64": 1e-3, "float32": 1e-2}
 CLEAN_SHARE = 0.7
+ROUNDINGS = 4.0
+"""Roundings of eps times the magnitude of a sum that a central difference is allowed."""
+ABOVE_ROUNDING = 100.0
+"""The largest gradient of a parameter has to stand out of r by this factor, else the check would prove nothing."""
 
 
-def relative_error(analytic: np.ndarray, numeric: np.ndarray, floor: float) -> np.ndarray:
-    """|a - n| / max(|a|, |n|, floor), elementwise; 0 where both are 0, infinite where either is not finite."""
+def relative_error(analytic: np.ndarray, numeric: np.ndarray, floor: float, rounding: np.ndarray | float = 0.0) -> np.ndarray:
+    """The error defined above, elementwise; 0 where both are 0, infinite where either is not finite."""
     scale = np.maximum(np.maximum(np.abs(analytic), np.abs(numeric)), floor)
     finite = np.isfinite(analytic) & np.isfinite(numeric)
     with np.errstate(invalid="ignore", divide="ignore"):
-        error = np.where(scale > 0, np.abs(analytic - numeric) / np.where(scale > 0, scale, 1.0), 0.0)
+        apart = np.maximum(np.abs(analytic - numeric) - rounding, 0.0)
+        error = np.where(scale > 0, apart / np.where(scale > 0, scale, 1.0), 0.0)
     return np.where(finite, error, np.inf)
 
 
@@ -63,6 +71,7 @@ class Entry:
     kinks: Mapping[str, int] = field(default_factory=dict)   # name -> pixels that flip between x - h and x + h
     frozen: float = math.nan
     reference: float = math.nan
+    rounding: float = 0.0    # r, see above
 
     @property
     def expected(self) -> float:
@@ -177,9 +186,10 @@ def judge(parameter: str, entries: Sequence[Entry], dtype: str) -> ParameterRepo
     known = np.nan_to_num(np.stack([np.abs(analytic), np.abs(expected)]), nan=0.0, posinf=0.0, neginf=0.0)
     largest = float(known.max(initial=0.0))
     floor = FLOOR_SHARE[dtype] * largest
-    errors = relative_error(analytic, expected, floor)
+    rounding = np.array([e.rounding for e in entries])
+    errors = relative_error(analytic, expected, floor, rounding)
     passed_on = np.array([not math.isnan(e.reference) for e in entries], dtype=bool)
-    differ = passed_on & ~kinked & (relative_error(analytic, numeric, floor) > TOLERANCE[dtype])
+    differ = passed_on & ~kinked & (relative_error(analytic, numeric, floor, rounding) > TOLERANCE[dtype])
     clean, again = errors[~kinked], errors[kinked & ~np.isnan(expected)]
     both = np.where(np.isnan(expected), -1.0, errors)
     worst = entries[int(both.argmax())] if len(entries) and both.max() >= 0 else None
@@ -189,7 +199,8 @@ def judge(parameter: str, entries: Sequence[Entry], dtype: str) -> ParameterRepo
         max_error=float(clean.max()) if len(clean) else math.nan,
         median_error=float(np.median(clean)) if len(clean) else math.nan,
         max_rechecked_error=float(again.max()) if len(again) else math.nan, worst=worst)
-    return replace(report, problem=_problem(report, analytic, dtype))
+    lost = bool(len(entries)) and largest <= ABOVE_ROUNDING * float(rounding.min())
+    return replace(report, problem=_problem(report, analytic, dtype, lost))
 
 
 def _count(entries: Sequence[Entry]) -> dict[str, int]:
@@ -197,7 +208,7 @@ def _count(entries: Sequence[Entry]) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def _problem(report: ParameterReport, analytic: np.ndarray, dtype: str) -> str:
+def _problem(report: ParameterReport, analytic: np.ndarray, dtype: str, lost: bool) -> str:
     allowed = TOLERANCE[dtype]
     if not np.any(analytic):
         return "every gradient is zero"
@@ -205,6 +216,8 @@ def _problem(report: ParameterReport, analytic: np.ndarray, dtype: str) -> str:
         return f"relative error {report.max_error:.2g}, allowed {allowed:g}"
     if report.max_rechecked_error > allowed:
         return f"relative error {report.max_rechecked_error:.2g} with masks and order frozen, allowed {allowed:g}"
+    if lost:
+        return f"every gradient is lost in rounding, the largest is {report.largest:.2g}"
     if report.checked < CLEAN_SHARE * report.entries:
         return (f"only {report.checked} of {report.entries} entries have no kink between x - h and x + h, "
                 f"{CLEAN_SHARE:.0%} are needed")

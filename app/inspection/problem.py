@@ -107,6 +107,12 @@ class LocalLoss:
                                        lambda_dssim=problem.lambda_dssim, backend=evaluator())
         return float(loss) * self.share
 
+    def magnitude(self, picture: Tensor, value: float) -> float:
+        """Sum of the absolute values of what is added up for a value, on which its rounding depends."""
+        if self.problem.cotangent is not None:
+            return float((self._cut(self.problem.cotangent) * picture).abs().sum())
+        return abs(value) + (self.problem.lambda_dssim * self.share if self.problem.loss == "l1_ssim" else 0.0)
+
     def signs(self, picture: Tensor) -> Tensor | None:
         """[h,w,3] sign of picture minus photograph, on which L1's gradient depends; None for other losses."""
         if not self.problem.has_l1:

@@ -105,6 +105,16 @@ FAULTS: dict[str, tuple[tuple[tuple[str, str], ...], str]] = {
 }
 """What is changed, and the id that has to be found: this one and no other."""
 
+TOGETHER = [
+    ("cx ignored", "fx for both axes", "viewmat transposed", "SH direction from the origin", "background not weighted"),
+    ("rotation transposed", "drawn behind the camera", "centres outside the picture left out", "opacity gradient halved",
+     "scale gradient of the logarithm", "colours get no gradient above degree 0"),
+    ("scales activated twice", "background never blended"),
+    ("opacities activated twice", "pixels at their corners"),
+]
+"""Faults that are looked for in one rasterizer, to save time."""
+ALONE = [name for name in FAULTS if all(name not in names for names in TOGETHER)]
+
 MODES: dict[str, tuple[tuple[tuple[str, str], ...], dict[str, Any]]] = {
     "as it is": ((), {"alpha_max": 0.99, "gradient_mode": "exact", "cutoff": 1 / 255, "transmittance_min": 1e-4, "eps2d": 0.3,
                       "antialiased": False, "sort_key": "depth", "depth_ties": "index", "quats_normalized": True,
@@ -154,6 +164,16 @@ MODES: dict[str, tuple[tuple[tuple[str, str], ...], dict[str, Any]]] = {
         (("    depths = (means.detach() @",
           "    means, quats, scales, opacities, sh, viewmat, K, background = (\n        t.float() for t in "
           "(means, quats, scales, opacities, sh, viewmat, K, background))\n    depths = (means.detach() @"),),
-        {"alpha_max": 0.99, "gradient_mode": "exact", "cutoff": 1 / 255}),
+        {"alpha_max": 0.99}),
 }
 """What is changed, and what the report has to say about it, without a fault."""
+
+MODES_TOGETHER = [
+    ("as it is",), ("antialiased",),
+    ("0.999", "no cutoff", "sorted by distance"),
+    ("no clamp", "no early stop", "quaternions not normalised"),
+    ("straight through", "smooth cutoff", "colours not clamped"),
+    ("straight through, 0.999", "cutoff 0.01", "stops after the crossing one"),
+    ("straight through with the clamped alpha", "another low-pass", "SH of degree 1 used"),
+    ("straight through", "cut at 3 sigma", "background without gradient", "float32 inside"),   # much as graphdeco's
+]

@@ -162,6 +162,7 @@ def test_a_run_and_its_ply_are_scenes_of_their_own(tmp_path):
 
 def test_speed_stops_before_it_takes_too_long(monkeypatch):
     monkeypatch.setattr("app.inspection.audit.speed.PATIENCE", 0.0)
+    monkeypatch.setattr("app.inspection.audit.speed.SIZES", ((500, 48, 36), (1000, 48, 36)))
     speed, = measure(Target("plain", plain.render, torch.float32, torch.device("cpu"), 3))
     assert speed.gaussians == 500 and speed.forward_ms > 0 and speed.backward_ms > 0
 

@@ -8,10 +8,17 @@ import pytest
 import torch
 
 from app.inspection.audit import oracle, probes
+from app.inspection.audit.run import one_thread
 from app.inspection.audit.types import Flaws, Probe, Rules, relative_error
 from render.config import RasterConfig
 from render.pipeline import render
 from render.types import Gaussians
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    with one_thread():
+        yield
 
 
 def reference(probe: Probe, config: RasterConfig):

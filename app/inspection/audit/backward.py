@@ -84,7 +84,9 @@ def explain(f: Findings, scenes: list[Probe]) -> Flaws:
     _absent(f, taken)
     if all(e <= f.report.gradient_tolerance for e in errors.values()):
         return Flaws()
-    flaws, left = _search(f, taken, right, {name for name, e in errors.items() if e > f.report.gradient_tolerance})
+    wrong = {name for name, e in errors.items() if e > f.report.gradient_tolerance}
+    flaws = _search(f, taken[0], right[0], wrong)
+    left = _worst(g.errors(reference(f, g, flaws)) for g in taken)
     for name, factor in flaws.deviating().items():
         alone = replace(Flaws(), **{name: factor})
         shown = _worst(_differences(reference(f, g, alone), r) for g, r in zip(taken, right, strict=True))
@@ -118,29 +120,27 @@ def _absent(f: Findings, taken: list[Gradients]) -> None:
             f.report.add(f"gradient_{name}", name, 1.0, f"{name} receive no gradient at all.")
 
 
-def _possible(f: Findings, taken: list[Gradients], right: list[dict[str, Tensor]], wrong: set[str]) -> list[tuple[str, float]]:
+def _possible(f: Findings, g: Gradients, right: dict[str, Tensor], wrong: set[str]) -> list[tuple[str, float]]:
     """The mistakes that change no parameter but wrong ones."""
     found = []
     for name, factors in TRIED.items():
         alone = replace(Flaws(), **{name: factors[0]})
-        shown = _worst(_differences(reference(f, g, alone), r) for g, r in zip(taken, right, strict=True))
+        shown = _differences(reference(f, g, alone), right)
         if {p for p, error in shown.items() if error > 3 * f.report.gradient_tolerance} <= wrong:
             found += [(name, factor) for factor in factors]
     return found
 
 
-def _search(f: Findings, taken: list[Gradients], right: list[dict[str, Tensor]], wrong: set[str]
-            ) -> tuple[Flaws, dict[str, float]]:
-    """(the smallest set of mistakes that explains the most parameters, errors per parameter that it leaves)."""
+def _search(f: Findings, g: Gradients, right: dict[str, Tensor], wrong: set[str]) -> Flaws:
+    """The smallest set of mistakes that explains the most parameters in one scene."""
     tolerance = f.report.gradient_tolerance
-    possible = _possible(f, taken, right, wrong)
+    possible = _possible(f, g, right, wrong)
 
-    def judge(flaws: Flaws) -> tuple[tuple[int, float], dict[str, float]]:
-        left = _worst(g.errors(reference(f, g, flaws)) for g in taken)
-        wrong = [e for e in left.values() if e > tolerance]
-        return (len(wrong), sum(math.log(min(e, 1e6) / tolerance) for e in wrong)), left
+    def judge(flaws: Flaws) -> tuple[int, float]:
+        wrong = [e for e in g.errors(reference(f, g, flaws)).values() if e > tolerance]
+        return len(wrong), sum(math.log(min(e, 1e6) / tolerance) for e in wrong)
 
-    best_score, best_left = judge(Flaws())
+    best_score = judge(Flaws())
     best, beam, seen = Flaws(), [Flaws()], {Flaws()}
     for _ in range(DEEPEST):
         scored = []
@@ -149,15 +149,15 @@ def _search(f: Findings, taken: list[Gradients], right: list[dict[str, Tensor]],
                 flaws = replace(base, **{name: factor})
                 if name not in base.deviating() and flaws not in seen:
                     seen.add(flaws)
-                    scored.append((*judge(flaws), flaws))
+                    scored.append((judge(flaws), flaws))
         scored.sort(key=lambda entry: entry[0])
         # one more mistake has to explain one more parameter, or it is only a better fit of something else
         if scored and scored[0][0][0] < best_score[0]:
-            best_score, best_left, best = scored[0]
+            best_score, best = scored[0]
         if best_score[0] == 0:
             break
-        beam = [flaws for _, _, flaws in scored[:BEAM]]
-    return best, best_left
+        beam = [flaws for _, flaws in scored[:BEAM]]
+    return best
 
 
 # ---------------------------------------------------------------- one parameter alone

@@ -176,12 +176,16 @@ def ask_culling(f: Findings) -> None:
     f.report.modes["nearest_depth_drawn"] = min(seen) if seen else None
 
 
-def compare_pictures(f: Findings, scenes: list[Probe]) -> None:
-    """Everything at once: what no probe has found shows here."""
+def compare_pictures(f: Findings, scenes: list[Probe]) -> list[Probe]:
+    """The scenes that are drawn as the rules found say. Everything at once: what no probe has found shows here."""
+    right = []
     for probe in scenes:
         image = f.target.image(probe)
         same, error = f.matches(image, probe, f.rules)
-        if not same and not f.unexplained and all(fault.id != "image" for fault in f.report.faults):
+        if same:
+            right.append(probe)
+        elif not f.unexplained and all(fault.id != "image" for fault in f.report.faults):
             f.report.add("image", "image", error, f"The picture of the scene {probe.name} is wrong though every single rule "
                          f"looks right; {UNKNOWN}.")
             f.unexplained.append(probe.name)
+    return right

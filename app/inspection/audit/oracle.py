@@ -7,8 +7,9 @@ test_audit_oracle.py holds it to that). An audit asks which setting of the switc
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -123,7 +124,8 @@ def ellipses_of(tensors: dict[str, Tensor], camera: Camera, rules: Rules, flaws:
         diagonal = torch.eye(3, dtype=torch.bool)
         cov3d = torch.where(diagonal, cov3d, scale_gradient(cov3d, flaws.cov3d_off))
     jx, jy, jz = scale_gradient(t, flaws.jacobian).unbind(-1)
-    limits = ratio_limits(camera, RasterConfig())
+    used = replace(camera, K=np.array([[fx, 0, cx], [0, fy, cy], [0, 0, 1.0]]))   # as the rules read K, right or wrong
+    limits = ratio_limits(used, RasterConfig())
     rx, ry = torch.clamp(jx / jz, *limits[0]), torch.clamp(jy / jz, *limits[1])
     zero = torch.zeros_like(z)
     jacobian = torch.stack([fx / jz, zero, -fx * rx / jz, zero, fy / jz, -fy * ry / jz], dim=-1).reshape(-1, 2, 3)

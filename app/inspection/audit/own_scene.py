@@ -17,9 +17,9 @@ from render.config import RasterConfig
 from render.reference.project import ratio_limits
 from render.types import Camera
 
-LONG_SIDE = 96
+LONG_SIDE = 80
 """px of the view: every Gaussian at every pixel has to fit the memory of a rasterizer in plain PyTorch."""
-MOST = 600
+MOST = 400
 """Gaussians of the view that are kept: those that cover the most of it."""
 NEAREST = 0.25
 """In units of depth: rasterizers differ in their near planes, which a mode reports, so nearer Gaussians are left out."""

@@ -73,18 +73,18 @@ def judge(f: Findings, standard: list[Probe], say: Say) -> None:
     say("asking about the conventions")
     conventions.ask_all(f)
     alpha_rule.measure_stop(f)
-    conventions.compare_pictures(f, standard)
+    explained = conventions.compare_pictures(f, standard)
     say("comparing gradients")
     alpha_rule.measure_gradient_mode(f)
-    if f.unexplained:
+    unclamped, saturated = ([p for p in part if p in explained] for part in (standard[:2], standard[2:]))
+    if not unclamped:
         f.report.notes.append("Gradients were not judged, since the picture is wrong for a reason that could not be reproduced "
                               f"({', '.join(dict.fromkeys(f.unexplained))}).")
         return
-    unclamped, saturated = standard[:2], standard[2:]
     flaws = backward.explain(f, unclamped)
     backward.ask_quat_length(f)
-    if flaws == Flaws() and not f.report.faults and "mixed" not in f.report.gradient_mode \
-            and f.report.gradient_mode != "unknown":
+    told = f.report.gradient_mode != "unknown" and "mixed" not in f.report.gradient_mode
+    if saturated and told and flaws == Flaws() and not f.report.faults:
         backward.explain(f, saturated)   # what shows only where alpha is clamped or transmittance runs out
 
 

@@ -20,9 +20,10 @@ from render.types import Camera, Gaussians
 
 OUTLINES = 200
 """As many selected Gaussians are drawn as outlines; more are tinted by the compositor."""
-TINT = np.array([0.96, 0.64, 0.24], np.float32)
-"""Amber: rare in scenes, and in none of the colour maps but turbo."""
+TINT = np.array([1.0, 0.36, 0.68], np.float32)
+"""Pink: rare in scenes, and in none of the colour maps. The window's MARK in app/gui/tools.py is the same."""
 TINT_SHARE = np.float32(0.65)
+RIM_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -73,13 +74,25 @@ def outlines(model: Model, request: ViewRequest) -> np.ndarray | None:
     return np.concatenate([host(projected.means2d), host(projected.conics)], axis=1)[seen].astype(np.float64)
 
 
-def tinted(model: Model, rgb: np.ndarray, parts: Drawn, camera: Camera) -> np.ndarray:
-    """The picture [H,W,3] with the selected Gaussians in amber, by their share of each pixel, where they are too many
-    for outlines."""
+def tinted(model: Model, rgb: np.ndarray, parts: Drawn, camera: Camera, *, numbers_shown: bool) -> np.ndarray:
+    """The picture [H,W,3] with the selected Gaussians marked, where they are too many for outlines: tinted by their share
+    of each pixel, or, where colours stand for numbers, with a line around the pixels that are mostly theirs."""
     selected = model.mark(SELECTED)
     if selected is None or int(selected.sum()) <= OUTLINES:
         return rgb
-    numbers = selected.to(parts.gaussians.means.dtype)[:, None].expand(-1, 3).contiguous()
-    output = model.render(camera, gaussians=parts.gaussians, colors=numbers, background=torch.zeros_like(model.background))
-    share = TINT_SHARE * host(output.colors)[..., :1]
-    return rgb * (1.0 - share) + TINT * share
+    marks = selected.to(parts.gaussians.means.dtype)[:, None].expand(-1, 3).contiguous()
+    output = model.render(camera, gaussians=parts.gaussians, colors=marks, background=torch.zeros_like(model.background))
+    share = host(output.colors)[..., :1]
+    if numbers_shown:
+        return np.where(_rim(share[..., 0] > RIM_SHARE)[..., None], TINT, rgb)
+    return rgb * (1.0 - TINT_SHARE * share) + TINT * (TINT_SHARE * share)
+
+
+def _rim(mask: np.ndarray) -> np.ndarray:
+    """The pixels of a mask [H,W] that have a neighbour outside of it."""
+    inner = mask.copy()
+    inner[1:] &= mask[:-1]
+    inner[:-1] &= mask[1:]
+    inner[:, 1:] &= mask[:, :-1]
+    inner[:, :-1] &= mask[:, 1:]
+    return mask & ~inner

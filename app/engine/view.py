@@ -182,7 +182,7 @@ class Viewer:
         sight = Sight(model, request, camera, self._photographs, kept)
         picture = MODES[request.mode](sight)
         if request.mode != "truth":
-            picture.rgb = tinted(model, picture.rgb, sight.drawn, camera)
+            picture.rgb = tinted(model, picture.rgb, sight.drawn, camera, numbers_shown=picture.legend is not None)
             picture.note = picture.note or sight.drawn.note
         return picture
 

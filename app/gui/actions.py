@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from app.gui import camera_controls as controls
 from app.gui.preferences import Preferences
+from app.gui.tools import BRUSH, TOOLS
 from app.gui.view_model import ViewModel
 from app.gui.view_state import ViewState
 from app.messages import (
@@ -17,14 +19,21 @@ from app.messages import (
     Command,
     Evaluate,
     OpenScene,
+    Operate,
     Pause,
     Play,
+    Redo,
     Reset,
     Select,
+    SelectHow,
+    SelectMore,
+    SelectRegion,
     SetBackend,
     Step,
+    Undo,
     ViewMode,
 )
+from render.types import Camera
 
 
 @dataclass(frozen=True)
@@ -49,6 +58,16 @@ SHORTCUTS: tuple[Shortcut, ...] = (
     Shortcut("Open_Brace", "previous_view", "[", "Previous scene view"),
     Shortcut("Close_Brace", "next_view", "]", "Next scene view"),
     Shortcut("F", "focus", "F", "Focus the selection, else the scene"),
+    *(Shortcut(tool.key, "set_tool", tool.key, "Turn the camera, select by clicks" if tool.name == "navigate" else
+               f"Select by {tool.label.lower()}",
+               argument=tool.name) for tool in TOOLS.values()),
+    Shortcut("Comma", "smaller_brush", ",  .", "Brush smaller, larger"),
+    Shortcut("Period", "larger_brush", "", ""),
+    Shortcut("A", "select_more", "Ctrl+A", "Select all", ctrl=True, argument="all"),
+    Shortcut("I", "select_more", "Ctrl+I", "Invert the selection", ctrl=True, argument="invert"),
+    Shortcut("Delete", "operate", "Del", "Delete the selected", argument="delete"),
+    Shortcut("Z", "undo", "Ctrl+Z", "Undo", ctrl=True),
+    Shortcut("Y", "redo", "Ctrl+Y", "Redo", ctrl=True),
     Shortcut("U", "set_up", "U", "Take this view as upright"),
     Shortcut("L", "level", "L", "Take the tilt out of the camera"),
     Shortcut("C", "toggle_frusta", "C", "Camera frusta on and off"),
@@ -57,7 +76,7 @@ SHORTCUTS: tuple[Shortcut, ...] = (
     Shortcut("P", "toggle_plots", "P", "Plots on and off"),
     Shortcut("H", "toggle_help", "H, F1", "This page"),
     Shortcut("F1", "toggle_help", "", ""),
-    Shortcut("Escape", "escape", "Esc", "Close, or clear the selection"),
+    Shortcut("Escape", "escape", "Esc", "Close, put the tool away, clear the selection"),
 )
 MOUSE: tuple[tuple[str, str], ...] = (
     ("Left drag", "Orbit around the focus"),
@@ -66,6 +85,8 @@ MOUSE: tuple[tuple[str, str], ...] = (
     ("Wheel", "Nearer, farther"),
     ("W A S D, Q E", "Fly; with Shift faster"),
     ("Click", "Select the Gaussian of largest weight"),
+    ("Alt + click", "The next one behind it"),
+    ("Shift, Ctrl + click or stroke", "Add to the selection, take away"),
 )
 
 
@@ -157,11 +178,36 @@ class Actions:
         if self.view.rig is not None:
             self.view.move(controls.level(self.view.rig), self.clock())
 
-    def select_at(self, camera: object, x: float, y: float) -> None:
-        self._send(Select(camera=camera, x=x, y=y))  # type: ignore[arg-type]
+    def select_at(self, camera: object, x: float, y: float, how: SelectHow = "replace", cycle: bool = False) -> None:
+        self._send(Select(camera=camera, x=x, y=y, how=how, cycle=cycle))  # type: ignore[arg-type]
 
-    def select_uid(self, uid: int) -> None:
-        self._send(Select(uid=uid))
+    def select_uid(self, uid: int, how: SelectHow = "replace") -> None:
+        self._send(Select(uid=uid, how=how))
+
+    def select_region(self, camera: Camera, path: np.ndarray, radius: float | None, how: SelectHow) -> None:
+        self._send(SelectRegion(camera, path, radius, how))
+
+    def select_more(self, how: Any) -> None:
+        self._send(SelectMore(how))
+
+    def operate(self, action: Any) -> None:
+        if self.model.scene is not None:
+            self._send(Operate(action))
+
+    def undo(self) -> None:
+        self._send(Undo())
+
+    def redo(self) -> None:
+        self._send(Redo())
+
+    def set_tool(self, name: str) -> None:
+        self.view.tool = name
+
+    def smaller_brush(self) -> None:
+        self.view.brush = max(BRUSH[0], self.view.brush / 1.25)
+
+    def larger_brush(self) -> None:
+        self.view.brush = min(BRUSH[1], self.view.brush * 1.25)
 
     def clear_selection(self) -> None:
         self._send(Select())
@@ -185,7 +231,12 @@ class Actions:
         self.on_help()
 
     def escape(self) -> None:
-        if not self.on_escape() and self.model.snapshot.selected is not None:
+        snapshot = self.model.snapshot
+        if self.on_escape():
+            return
+        if self.view.tool != "navigate":
+            self.view.tool = "navigate"
+        elif snapshot.selected is not None or snapshot.selection.selected:
             self.clear_selection()
 
     def _tell(self, sentence: str | None) -> None:

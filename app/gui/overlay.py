@@ -66,3 +66,18 @@ def ellipse(center_conic: np.ndarray, sigmas: float, segments: int = 48) -> np.n
     angle = np.linspace(0.0, 2.0 * np.pi, segments, endpoint=False)
     circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     return np.array([x, y]) + sigmas * (circle / np.sqrt(values)) @ vectors.T
+
+
+def ellipses(centers_conics: np.ndarray, sigmas: float, segments: int = 28) -> np.ndarray:
+    """[K,segments,2] px outlines of many (x, y, a, b, c), as ellipse(); those that cannot be drawn are left out."""
+    x, y, a, b, c = np.asarray(centers_conics, np.float64).T
+    determinant = a * c - b * b
+    good = np.isfinite(centers_conics).all(axis=1) & (a > 0) & (determinant > 0)
+    x, y, a, b, c, determinant = (v[good] for v in (x, y, a, b, c, determinant))
+    angle = np.linspace(0.0, 2.0 * np.pi, segments, endpoint=False)
+    # conic = L L^T, and d = sigmas L^-T u for unit u has d^T conic d = sigmas^2
+    l11, l21, l22 = np.sqrt(a), b / np.sqrt(a), np.sqrt(determinant / a)
+    dy = sigmas * np.sin(angle) / l22[:, None]
+    dx = (sigmas * np.cos(angle) - l21[:, None] * dy) / l11[:, None]
+    points = np.stack([x[:, None] + dx, y[:, None] + dy], axis=-1)
+    return points[np.abs(points).max(axis=(1, 2), initial=0.0) < 1e5]

@@ -32,11 +32,14 @@ from app.gui.panels.memory import MemoryPanel
 from app.gui.panels.notices import Notices
 from app.gui.panels.open_scene import OpenDialog
 from app.gui.panels.plots import PlotsPanel
+from app.gui.panels.quantities import QuantitiesPanel
 from app.gui.panels.save import SaveDialog
+from app.gui.panels.selection import SelectionPanel
 from app.gui.panels.status import StatusLine
 from app.gui.panels.toolbar import Toolbar
 from app.gui.panels.training import TrainingPanel
 from app.gui.panels.view import ViewPanel
+from app.gui.panels.views import ViewsPanel
 from app.gui.theme import Palette, Theme
 from app.gui.toolkit import dpg
 from app.gui.trace import Recorder, Trace
@@ -49,8 +52,9 @@ from app.messages import Command, Event, InspectRequest, SetOption, Snapshot, Vi
 
 AWAKE_SECONDS = 0.5           # full rate for this long after the last sign of the user
 INSPECTOR: tuple[tuple[str, type], ...] = (
-    ("densify", DensificationPanel), ("gaussian", GaussianPanel), ("alpha", AlphaRulePanel), ("lab", LaboratoryPanel),
-    ("options", HyperparameterPanel))
+    ("densify", DensificationPanel), ("numbers", QuantitiesPanel), ("select", SelectionPanel),
+    ("gaussian", GaussianPanel), ("alpha", AlphaRulePanel),
+    ("lab", LaboratoryPanel), ("views", ViewsPanel), ("options", HyperparameterPanel))
 """The tabs of the inspector. A new panel is one file and one entry here."""
 
 

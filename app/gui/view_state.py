@@ -9,7 +9,7 @@ import numpy as np
 from app.gui import camera_controls as controls
 from app.gui.camera_controls import Rig
 from app.gui.resolution import AdaptiveResolution
-from app.messages import MODES, SceneOpened, ViewInfo, ViewMode, ViewRequest
+from app.messages import MODES, Keep, SceneOpened, ViewInfo, ViewMode, ViewRequest
 from render.types import Camera
 
 OUTSIDE_EXTENTS = 2.5   # a model without photographs is seen from so many times the radius that holds most of it
@@ -27,6 +27,10 @@ class ViewState:
     quantity: str = "mean2d_grad"
     value_range: tuple[float, float] | None = None
     log_scale: bool | None = None
+    colormap: str = ""                       # of heatmaps; empty = what suits the quantity
+    keep: Keep | None = None                 # draw only the Gaussians with these values
+    tool: str = "navigate"                   # what the left button does, see app/gui/select_tools.py
+    brush: float = 24.0                      # its radius, px at 100 %
     view_index: int | None = None
     area: tuple[int, int] = (0, 0)          # px that the picture may fill
     resolution: AdaptiveResolution = field(default_factory=AdaptiveResolution)
@@ -38,7 +42,7 @@ class ViewState:
     def open_scene(self, scene: SceneOpened, up: np.ndarray | None = None) -> None:
         """Stand at the first training view (U01); `up` is the one that the user set for this scene (U02)."""
         self.views, self.center = scene.views, np.asarray(scene.center, dtype=np.float64)
-        self.value_range = None
+        self.value_range = self.keep = None
         direction = np.asarray(scene.up if up is None else up, dtype=np.float64)
         if not np.isfinite(direction).all() or np.linalg.norm(direction) < 1e-9:
             direction = np.array([0.0, -1.0, 0.0])
@@ -133,7 +137,21 @@ class ViewState:
         if camera is None:
             return None
         return ViewRequest(camera, self.mode, self.quantity, self.value_range, self.view_index, self.moving(now), hidden,
-                           histogram, self.log_scale)
+                           histogram, self.log_scale, colormap=self.colormap, keep=self.keep)
+
+    def whole_request(self) -> ViewRequest | None:
+        """What is shown, at the full size of its place in the window, as a saved picture wants it; None without a scene."""
+        width, height = self.area
+        if self.rig is None or width < 16 or height < 16:
+            return None
+        if self.view_index is None:
+            camera = self.rig.camera(width, height)
+        else:
+            camera = self.views[self.view_index].camera
+            shown = controls.fit(camera.width, camera.height, width, height)
+            camera = camera.resized(max(16, round(shown.shown_width)), max(16, round(shown.shown_height)))
+        return ViewRequest(camera, self.mode, self.quantity, self.value_range, self.view_index, log_scale=self.log_scale,
+                           colormap=self.colormap, keep=self.keep)
 
 
 def request_key(request: ViewRequest) -> tuple[object, ...]:

@@ -9,9 +9,11 @@ from app.gui import camera_controls as controls
 from app.gui import formatting, overlay
 from app.gui.camera_controls import Fit
 from app.gui.layout import Rect
+from app.gui.select_tools import SelectTools, cycling, held
 from app.gui.textures import Picture
 from app.gui.theme import Color, Palette
 from app.gui.toolkit import dpg
+from app.gui.tools import TOOLS
 from app.gui.widgets import Ui, shortened, text_width
 from app.messages import MODES, Frame, GaussianReport, Legend
 
@@ -50,6 +52,7 @@ class Viewport:
         self._image = int(dpg.draw_image(blank, (0, 0), (1, 1), parent=self.canvas, show=False))
         self._frusta = int(dpg.add_draw_layer(parent=self.canvas))
         self._marks = int(dpg.add_draw_layer(parent=self.canvas))
+        self.tools = SelectTools(ui, self.canvas)
         self._legend = int(dpg.add_draw_layer(parent=self.canvas))
         self._caption = int(dpg.add_draw_layer(parent=self.canvas))
         self.picture = Picture(registry, int(stage), self._image)
@@ -101,6 +104,7 @@ class Viewport:
                 if before is None or (before.camera.width, before.camera.height) != (
                         frame.camera.width, frame.camera.height):
                     self._refit()
+        self.tools.update(frame, self.fit, self.local_mouse() if self.hovered() else None)
         self._draw_overlay()
         self._draw_legend()
         self._draw_caption()
@@ -119,11 +123,15 @@ class Viewport:
         return x - x0, y - y0
 
     def press(self, button: int) -> None:
-        if self._drag is None and button in (LEFT, RIGHT, MIDDLE) and self.hovered():
+        if self._drag is None and not self.tools.active and button in (LEFT, RIGHT, MIDDLE) and self.hovered():
             x, y = self.local_mouse()
+            if button == LEFT and self.tools.press(x, y):
+                return
             self._drag, self._dragged, self._press = (button, x, y), False, (x, y)
 
     def release(self, button: int) -> None:
+        if button == LEFT and self.tools.active:
+            self.tools.release(self._shown, self.fit)
         if self._drag is None or self._drag[0] != button:
             return
         if not self._dragged and button == LEFT:
@@ -132,10 +140,12 @@ class Viewport:
 
     @property
     def dragging(self) -> bool:
-        return self._drag is not None
+        return self._drag is not None or self.tools.active
 
     def follow(self, now: float) -> None:
-        """Once a frame: turn a drag into camera motion."""
+        """Once a frame: turn a drag into camera motion, or into a stroke of the tool in hand."""
+        if self.tools.active:
+            self.tools.follow(*self.local_mouse())
         if self._drag is None or self.ui.view.rig is None:
             return
         button, last_x, last_y = self._drag
@@ -180,7 +190,7 @@ class Viewport:
             return
         pixel = self.fit.to_picture(*self.local_mouse())
         if pixel is not None:
-            self.ui.actions.select_at(self._shown.camera, *pixel)
+            self.ui.actions.select_at(self._shown.camera, *pixel, how=held(), cycle=cycling())
 
     # ------------------------------------------------------------------------------------------ drawn over it
     def _draw_overlay(self) -> None:
@@ -284,7 +294,8 @@ class Viewport:
         note = frame.note if frame is not None else ""
         job = ui.model.job
         progress = (job.name, job.text, round(job.fraction, 2)) if job is not None else None
-        key = (empty, name, mode, note, progress, self.rect)
+        hint = TOOLS[view.tool].hint
+        key = (empty, name, mode, note, progress, hint, self.rect)
         if key == self._caption_key:
             return
         self._caption_key = key
@@ -293,9 +304,10 @@ class Viewport:
             self._draw_empty(*empty, fraction=job.fraction if job is not None else None)
             return
         text = mode + (f"   {name} ({split})" if name else "")
-        self._shadowed(ui.px(12), ui.px(10), text, Palette.text, 13)
-        if note:
-            self._shadowed(ui.px(12), ui.px(30), note, Palette.second, 13)
+        tool = f"{hint}   Shift adds, Ctrl takes away, Esc puts it away" if hint else ""
+        lines = [line for line in ((text, Palette.text), (note, Palette.second), (tool, Palette.accent)) if line[0]]
+        for i, (line, color) in enumerate(lines):
+            self._shadowed(ui.px(12), ui.px(10 + 20 * i), line, color, 13)
 
     def _draw_empty(self, headline: str, detail: str, fraction: float | None) -> None:
         px = self.ui.px

@@ -11,7 +11,7 @@ from app.gui.theme import Palette
 from app.gui.toolkit import dpg
 from app.gui.widgets import Ui, heading, label, tooltip
 
-WIDTH, HEIGHT = 940, 470
+WIDTH, HEIGHT = 940, 600
 
 
 class HelpOverlay:

@@ -58,6 +58,7 @@ SHORTCUTS: tuple[Shortcut, ...] = (
     Shortcut("Open_Brace", "previous_view", "[", "Previous scene view"),
     Shortcut("Close_Brace", "next_view", "]", "Next scene view"),
     Shortcut("F", "focus", "F", "Focus the selection, else the scene"),
+    Shortcut("K", "pin_pixel", "K", "Pin the pixel under the cursor for the X-ray, or let it go"),
     *(Shortcut(tool.key, "set_tool", tool.key, "Turn the camera, select by clicks" if tool.name == "navigate" else
                f"Select by {tool.label.lower()}",
                argument=tool.name) for tool in TOOLS.values()),
@@ -87,6 +88,7 @@ MOUSE: tuple[tuple[str, str], ...] = (
     ("Click", "Select the Gaussian of largest weight"),
     ("Alt + click", "The next one behind it"),
     ("Shift, Ctrl + click or stroke", "Add to the selection, take away"),
+    ("Middle click", "Pin the pixel: X-ray"),
 )
 
 
@@ -101,6 +103,7 @@ class Actions:
         self.on_help: Callable[[], None] = _nothing
         self.on_escape: Callable[[], bool] = _refuse   # True when something was closed
         self.on_layout: Callable[[], None] = _nothing
+        self.on_tab: Callable[[str], None] = _ignore   # shows a tab of the inspector
 
     def notify(self, text: str, level: str = "info") -> None:
         self.model.notify(text, level, self.clock())
@@ -212,6 +215,10 @@ class Actions:
     def clear_selection(self) -> None:
         self._send(Select())
 
+    def pin_pixel(self) -> None:
+        if self.view.probe.toggle():
+            self.on_tab("xray")
+
     # ------------------------------------------------------------------------------------------ window
     def toggle_frusta(self) -> None:
         self.preferences.frusta = not self.preferences.frusta
@@ -245,6 +252,10 @@ class Actions:
 
 
 def _nothing() -> None:
+    pass
+
+
+def _ignore(name: str) -> None:
     pass
 
 

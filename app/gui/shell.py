@@ -40,6 +40,7 @@ from app.gui.panels.toolbar import Toolbar
 from app.gui.panels.training import TrainingPanel
 from app.gui.panels.view import ViewPanel
 from app.gui.panels.views import ViewsPanel
+from app.gui.panels.xray import XRayPanel
 from app.gui.theme import Palette, Theme
 from app.gui.toolkit import dpg
 from app.gui.trace import Recorder, Trace
@@ -53,7 +54,7 @@ from app.messages import Command, Event, InspectRequest, SetOption, Snapshot, Vi
 AWAKE_SECONDS = 0.5           # full rate for this long after the last sign of the user
 INSPECTOR: tuple[tuple[str, type], ...] = (
     ("densify", DensificationPanel), ("numbers", QuantitiesPanel), ("select", SelectionPanel),
-    ("gaussian", GaussianPanel), ("alpha", AlphaRulePanel),
+    ("gaussian", GaussianPanel), ("xray", XRayPanel), ("alpha", AlphaRulePanel),
     ("lab", LaboratoryPanel), ("views", ViewsPanel), ("options", HyperparameterPanel))
 """The tabs of the inspector. A new panel is one file and one entry here."""
 
@@ -290,7 +291,7 @@ class Shell:
             floating.build(0)
         self.actions.on_save = self.save_dialog.open
         self.actions.on_open, self.actions.on_help = self.open_dialog.open, self.help.toggle
-        self.actions.on_escape, self.actions.on_layout = self._escape, self._arrange
+        self.actions.on_escape, self.actions.on_layout, self.actions.on_tab = self._escape, self._arrange, self._show_tab
         self._gaps = int(dpg.add_draw_layer(parent=primary))
         front = dpg.add_viewport_drawlist(front=True)
         self._boundary = int(dpg.draw_rectangle((0, 0), (1, 1), fill=Palette.accent_dim, color=Palette.clear, parent=front,
@@ -366,6 +367,11 @@ class Shell:
         if name:
             self.preferences.inspector_tab = name
         return name
+
+    def _show_tab(self, name: str) -> None:
+        if not self.preferences.show_inspector:
+            self.actions.toggle_inspector()
+        dpg.set_value(self._tab_bar, next(tab for tab, (known, _) in self._tabs.items() if known == name))
 
     def _visible(self) -> list[Panel]:
         """Hidden panels cost nothing."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from app.gui import camera_controls as controls
 from app.gui.camera_controls import Rig
+from app.gui.pixel_probe import PixelProbe
 from app.gui.resolution import AdaptiveResolution
 from app.messages import MODES, Keep, SceneOpened, ViewInfo, ViewMode, ViewRequest
 from render.types import Camera
@@ -34,6 +35,7 @@ class ViewState:
     view_index: int | None = None
     area: tuple[int, int] = (0, 0)          # px that the picture may fill
     resolution: AdaptiveResolution = field(default_factory=AdaptiveResolution)
+    probe: PixelProbe = field(default_factory=PixelProbe)
     _mode_before: ViewMode = "color"
     _last_index: int | None = None           # where [ and ] go on from after the camera has left a view
     _moved_at: float = -1e9
@@ -43,6 +45,7 @@ class ViewState:
         """Stand at the first training view (U01); `up` is the one that the user set for this scene (U02)."""
         self.views, self.center = scene.views, np.asarray(scene.center, dtype=np.float64)
         self.value_range = self.keep = None
+        self.probe.forget()
         direction = np.asarray(scene.up if up is None else up, dtype=np.float64)
         if not np.isfinite(direction).all() or np.linalg.norm(direction) < 1e-9:
             direction = np.array([0.0, -1.0, 0.0])

@@ -8,7 +8,9 @@ from app.colormaps import NEVER_SEEN, lut
 from app.gui import camera_controls as controls
 from app.gui import formatting, overlay
 from app.gui.camera_controls import Fit
+from app.gui.crosshair import Crosshair
 from app.gui.layout import Rect
+from app.gui.pixel_probe import question_at
 from app.gui.select_tools import SelectTools, cycling, held
 from app.gui.textures import Picture
 from app.gui.theme import Color, Palette
@@ -52,6 +54,7 @@ class Viewport:
         self._image = int(dpg.draw_image(blank, (0, 0), (1, 1), parent=self.canvas, show=False))
         self._frusta = int(dpg.add_draw_layer(parent=self.canvas))
         self._marks = int(dpg.add_draw_layer(parent=self.canvas))
+        self._cross = Crosshair(ui, self.canvas)
         self.tools = SelectTools(ui, self.canvas)
         self._legend = int(dpg.add_draw_layer(parent=self.canvas))
         self._caption = int(dpg.add_draw_layer(parent=self.canvas))
@@ -104,6 +107,8 @@ class Viewport:
                 if before is None or (before.camera.width, before.camera.height) != (
                         frame.camera.width, frame.camera.height):
                     self._refit()
+        self._point()
+        self._cross.update(frame, self.fit)
         self.tools.update(frame, self.fit, self.local_mouse() if self.hovered() else None)
         self._draw_overlay()
         self._draw_legend()
@@ -136,6 +141,8 @@ class Viewport:
             return
         if not self._dragged and button == LEFT:
             self._select()
+        elif not self._dragged and button == MIDDLE:
+            self.ui.actions.pin_pixel()
         self._drag = None
 
     @property
@@ -191,6 +198,12 @@ class Viewport:
         pixel = self.fit.to_picture(*self.local_mouse())
         if pixel is not None:
             self.ui.actions.select_at(self._shown.camera, *pixel, how=held(), cycle=cycling())
+
+    def _point(self) -> None:
+        """Tell the probe what the cursor is over; nothing while the hand turns the camera."""
+        turning, view = self._drag is not None and self._dragged, self.ui.view
+        pixel = self.fit.to_picture(*self.local_mouse()) if self.fit and not turning and self.hovered() else None
+        view.probe.point(question_at(self._shown, *pixel, view.views) if pixel is not None and self._shown else None)
 
     # ------------------------------------------------------------------------------------------ drawn over it
     def _draw_overlay(self) -> None:

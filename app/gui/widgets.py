@@ -100,6 +100,18 @@ def button(ui: Ui, text: str, callback: Callable[..., None], tip: str, *, width:
     return item
 
 
+def swatch(ui: Ui) -> int:
+    """A square of a colour among text; paint() it."""
+    item = int(dpg.add_text("■"))
+    dpg.bind_item_font(item, ui.theme.body)
+    return item
+
+
+def paint(item: int, color: Any) -> None:
+    """Give a text or swatch a colour [3] in 0..1."""
+    dpg.configure_item(item, color=[*(round(255 * min(max(float(c), 0.0), 1.0)) for c in color), 255])
+
+
 class Rows:
     """Label and value in two aligned columns; the value column is monospaced so that digits stay in place."""
 

@@ -7,7 +7,7 @@ import torch
 from app.inspection.results import Fate
 from app.training.densify.adc import SCREEN_LIMIT, AdaptiveDensityControl, largest_scale
 from app.training.densify.statistics import COUNT, RADIUS, statistic_label, threshold
-from app.training.rows import FROZEN
+from app.training.marks import FROZEN
 from app.training.trainer import Trainer
 
 

@@ -1,13 +1,19 @@
-"""The card of the selected Gaussian: raw and activated parameters beside their gradients of the last step."""
+"""The card of the selected Gaussian: the chain from the loss to its parameters, and these raw and activated."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from app.gui import formatting
+from app.gui.panels.chain import ChainView
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
 from app.gui.widgets import Ui, button, forget, heading, label, put, show
+from app.inspection.questions import ChainQuestion, Sight
+from app.inspection.results import Chain
 from app.messages import GaussianReport
 
 LONG = 12  # values; longer arrays (higher SH bands) show their norm per row
@@ -20,8 +26,9 @@ class GaussianPanel:
         self.ui = ui
         self._shape: object = None
         self._report: GaussianReport | None = None
+        self._alone = True   # without what the instrument found
         self._values: dict[tuple[str, str], int] = {}
-        self._owned: list[int] = []
+        self._chain = ChainView(ui)
 
     def build(self, parent: int) -> None:
         ui = self.ui
@@ -35,22 +42,34 @@ class GaussianPanel:
             self._lineage = label(ui, "", Palette.muted, small=True)
             with dpg.group(horizontal=True):
                 button(ui, "Focus", ui.actions.focus, "Bring it to the middle of the picture  (F)", width=70)
-                self._parent = button(ui, "Parent", self._on_parent, "Select the Gaussian that it came from", width=70)
                 button(ui, "Clear", ui.actions.clear_selection, "Select nothing  (Esc)", width=70)
+            self._chain.build()
             self._body = int(dpg.add_group())
 
+    def questions(self) -> Mapping[str, Any]:
+        """Before the first step, and where nobody trains, values depend on the camera: it is asked along."""
+        report, frame, model = self.ui.model.snapshot.selected, self.ui.model.frame, self.ui.model
+        if report is None:
+            return {}
+        still = frame is not None and (not model.can_train or model.snapshot.iteration == 0)
+        return {"chain": ChainQuestion(report.uid, Sight.of(frame.camera) if still and frame is not None else None)}
+
     def update(self) -> None:
-        report = self.ui.model.snapshot.selected
+        report, answer = self.ui.model.snapshot.selected, self.ui.model.snapshot.answers.get("chain")
         show(self._empty, report is None)
         show(self._card, report is not None)
-        if report is None or report is self._report:
+        if report is None:
             return
-        self._report = report
+        chain = answer.value if answer is not None and isinstance(answer.value, Chain) else None
+        chain = chain if chain is not None and chain.uid == report.uid else None
+        self._chain.show(chain)
+        if report is self._report and (chain is None) is self._alone:
+            return
+        self._report, self._alone = report, chain is None
         put(self._title, f"Gaussian {report.uid}")
         parent = f"born from Gaussian {report.parent}" if report.parent is not None else "an initial point"
         put(self._lineage, f"row {formatting.count(report.index)} now, {parent}")
-        show(self._parent, report.parent is not None)
-        sections = self._sections(report)
+        sections = self._sections(report, self._alone)
         shape = tuple((title, tuple(rows)) for title, rows in sections.items())
         if shape != self._shape:
             self._shape = shape
@@ -60,11 +79,13 @@ class GaussianPanel:
                 put(self._values[title, name], text)
 
     @staticmethod
-    def _sections(report: GaussianReport) -> dict[str, dict[str, str]]:
+    def _sections(report: GaussianReport, alone: bool) -> dict[str, dict[str, str]]:
+        """With the chain above, gradients are not said twice."""
         return {
-            "Activated": {k: _written(v) for k, v in report.activated.items()},
-            "Raw parameters": {k: _written(v) for k, v in report.parameters.items()},
-            "Gradients of the last step": {f"∂L/∂{k.removeprefix('v_')}": _written(v) for k, v in report.gradients.items()},
+            "Activated, now": {k: _written(v) for k, v in report.activated.items()},
+            "Raw parameters, now": {k: _written(v) for k, v in report.parameters.items()},
+            "Gradients of the last step": {f"∂L/∂{k.removeprefix('v_')}": _written(v)
+                                           for k, v in report.gradients.items() if alone},
             "Statistics": {k.replace("_", " "): formatting.number(float(v), 4) for k, v in report.statistics.items()},
         }
 
@@ -86,10 +107,6 @@ class GaussianPanel:
                         value = int(dpg.add_text(""))
                         dpg.bind_item_font(value, ui.theme.mono)
                     self._values[title, name] = value
-
-    def _on_parent(self) -> None:
-        if self._report is not None and self._report.parent is not None:
-            self.ui.actions.select_uid(self._report.parent)
 
 
 def _written(values: np.ndarray) -> str:

@@ -41,6 +41,7 @@ from app.gui.panels.training import TrainingPanel
 from app.gui.panels.view import ViewPanel
 from app.gui.panels.views import ViewsPanel
 from app.gui.panels.xray import XRayPanel
+from app.gui.tabs import Tabs
 from app.gui.theme import Palette, Theme
 from app.gui.toolkit import dpg
 from app.gui.trace import Recorder, Trace
@@ -313,16 +314,15 @@ class Shell:
 
     def _build_inspector(self) -> None:
         self._tabs: dict[int, tuple[str, Panel]] = {}
-        with dpg.tab_bar(parent=self._children["right"]) as bar:
-            for name, make in INSPECTOR:
-                panel: Panel = make(self.ui)
-                with dpg.tab(label=panel.title) as tab:
-                    body = dpg.add_child_window(border=False)
-                panel.build(int(body))
-                self._tabs[int(tab)] = (name, panel)
-                if name == self.preferences.inspector_tab:
-                    dpg.set_value(bar, tab)
-        self._tab_bar = int(bar)
+        self._strip = Tabs(self.ui, self._children["right"])
+        self._tab_bar = self._strip.value
+        for name, make in INSPECTOR:
+            panel: Panel = make(self.ui)
+            tab, body = self._strip.add(panel.title)
+            panel.build(body)
+            self._tabs[tab] = (name, panel)
+            if name == self.preferences.inspector_tab:
+                dpg.set_value(self._tab_bar, tab)
 
     def _build_handlers(self) -> None:
         with dpg.handler_registry() as registry:
@@ -363,10 +363,9 @@ class Shell:
         """Name of the inspector tab that can be seen; empty when the inspector is hidden."""
         if not self.preferences.show_inspector:
             return ""
-        name, _ = self._tabs.get(dpg.get_value(self._tab_bar), ("", None))
-        if name:
-            self.preferences.inspector_tab = name
-        return name
+        front = self._strip.update(self.layout.right.width - 2 * self.theme.px(10))
+        self.preferences.inspector_tab, _ = self._tabs[front]
+        return self.preferences.inspector_tab
 
     def _show_tab(self, name: str) -> None:
         if not self.preferences.show_inspector:

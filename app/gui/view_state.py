@@ -10,7 +10,7 @@ from app.gui import camera_controls as controls
 from app.gui.camera_controls import Rig
 from app.gui.pixel_probe import PixelProbe
 from app.gui.resolution import AdaptiveResolution
-from app.messages import MODES, Keep, SceneOpened, ViewInfo, ViewMode, ViewRequest
+from app.messages import MODES, Beside, Keep, SceneOpened, ViewInfo, ViewMode, ViewRequest
 from render.types import Camera
 
 OUTSIDE_EXTENTS = 2.5   # a model without photographs is seen from so many times the radius that holds most of it
@@ -32,6 +32,7 @@ class ViewState:
     keep: Keep | None = None                 # draw only the Gaussians with these values
     tool: str = "navigate"                   # what the left button does, see app/gui/select_tools.py
     brush: float = 24.0                      # its radius, px at 100 %
+    beside: Beside | None = None             # another mode in the right part of the picture
     view_index: int | None = None
     area: tuple[int, int] = (0, 0)          # px that the picture may fill
     resolution: AdaptiveResolution = field(default_factory=AdaptiveResolution)
@@ -140,7 +141,28 @@ class ViewState:
         if camera is None:
             return None
         return ViewRequest(camera, self.mode, self.quantity, self.value_range, self.view_index, self.moving(now), hidden,
-                           histogram, self.log_scale, colormap=self.colormap, keep=self.keep)
+                           histogram, self.log_scale, colormap=self.colormap, keep=self.keep,
+                           beside=self.shown_beside())
+
+    def shown_beside(self) -> Beside | None:
+        """None where the second mode needs a photograph and the camera stands at none: then one picture is shown whole."""
+        if self.beside is not None and MODES[self.beside.mode].needs_photograph and self.view_index is None:
+            return None
+        return self.beside
+
+    def set_beside(self, mode: ViewMode | None, quantity: str = "") -> str | None:
+        """Show another mode in the right part; None = one picture. Returns a sentence when there is no photograph."""
+        if mode is None:
+            self.beside = None
+            return None
+        if MODES[mode].needs_photograph and self.view_index is None:
+            nearest = controls.nearest_view(self.views, self.rig) if self.rig is not None else None
+            if nearest is None:
+                return f"{MODES[mode].label} needs a photograph, and this scene has none."
+            self.go_to(nearest)
+        share = self.beside.share if self.beside is not None else 0.5
+        self.beside = Beside(mode, quantity or self.quantity, share)
+        return None
 
     def whole_request(self) -> ViewRequest | None:
         """What is shown, at the full size of its place in the window, as a saved picture wants it; None without a scene."""
@@ -154,7 +176,7 @@ class ViewState:
             shown = controls.fit(camera.width, camera.height, width, height)
             camera = camera.resized(max(16, round(shown.shown_width)), max(16, round(shown.shown_height)))
         return ViewRequest(camera, self.mode, self.quantity, self.value_range, self.view_index, log_scale=self.log_scale,
-                           colormap=self.colormap, keep=self.keep)
+                           colormap=self.colormap, keep=self.keep, beside=self.shown_beside())
 
 
 def request_key(request: ViewRequest) -> tuple[object, ...]:

@@ -9,6 +9,7 @@ from app.gui import camera_controls as controls
 from app.gui import formatting, overlay
 from app.gui.camera_controls import Fit
 from app.gui.crosshair import Crosshair
+from app.gui.divider import Divider
 from app.gui.layout import Rect
 from app.gui.pixel_probe import question_at
 from app.gui.select_tools import SelectTools, cycling, held
@@ -56,6 +57,7 @@ class Viewport:
         self._marks = int(dpg.add_draw_layer(parent=self.canvas))
         self._cross = Crosshair(ui, self.canvas)
         self.tools = SelectTools(ui, self.canvas)
+        self._divider = Divider(ui, self.canvas)
         self._legend = int(dpg.add_draw_layer(parent=self.canvas))
         self._caption = int(dpg.add_draw_layer(parent=self.canvas))
         self.picture = Picture(registry, int(stage), self._image)
@@ -109,7 +111,9 @@ class Viewport:
                     self._refit()
         self._point()
         self._cross.update(frame, self.fit)
-        self.tools.update(frame, self.fit, self.local_mouse() if self.hovered() else None)
+        mouse = self.local_mouse() if self.hovered() else None
+        self.tools.update(frame, self.fit, mouse)
+        self._divider.update(frame, self.fit, mouse)
         self._draw_overlay()
         self._draw_legend()
         self._draw_caption()
@@ -130,11 +134,13 @@ class Viewport:
     def press(self, button: int) -> None:
         if self._drag is None and not self.tools.active and button in (LEFT, RIGHT, MIDDLE) and self.hovered():
             x, y = self.local_mouse()
-            if button == LEFT and self.tools.press(x, y):
+            if button == LEFT and (self._divider.press(x, self.fit) or self.tools.press(x, y)):
                 return
             self._drag, self._dragged, self._press = (button, x, y), False, (x, y)
 
     def release(self, button: int) -> None:
+        if button == LEFT:
+            self._divider.release()
         if button == LEFT and self.tools.active:
             self.tools.release(self._shown, self.fit)
         if self._drag is None or self._drag[0] != button:
@@ -147,10 +153,12 @@ class Viewport:
 
     @property
     def dragging(self) -> bool:
-        return self._drag is not None or self.tools.active
+        return self._drag is not None or self.tools.active or self._divider.held
 
     def follow(self, now: float) -> None:
         """Once a frame: turn a drag into camera motion, or into a stroke of the tool in hand."""
+        if self._divider.held:
+            self._divider.drag(self.local_mouse()[0], self.fit)
         if self.tools.active:
             self.tools.follow(*self.local_mouse())
         if self._drag is None or self.ui.view.rig is None:
@@ -259,23 +267,23 @@ class Viewport:
 
     def _draw_legend(self) -> None:
         frame = self._shown
-        legend = frame.legend if frame is not None else None
-        key = (legend, self.rect) if legend is not None else None
+        legends = [legend for legend in (frame.legend, frame.legend_beside) if legend is not None] if frame is not None else []
+        key = (tuple(legends), self.rect) if legends else None
         if key == self._legend_key:
             return
         self._legend_key = key
         dpg.delete_item(self._legend, children_only=True)
-        if legend is not None:
-            self._draw_bar(legend)
+        for legend in legends:
+            self._draw_bar(legend, right=frame is not None and legend is frame.legend_beside)
 
-    def _draw_bar(self, legend: Legend) -> None:
+    def _draw_bar(self, legend: Legend, *, right: bool) -> None:
         px, layer = self.ui.px, self._legend
         width, height = px(220), px(10)
-        x0, y0 = px(14), self.rect.height - px(34)
+        x0, y0 = self.rect.width - width - px(14) if right else px(14), self.rect.height - px(34)
         unit = f"  [{legend.unit}]" if legend.unit else ""
         note = "  log" if legend.log else ""
         extra = px(16) if legend.never_seen else 0
-        title = shortened(f"{legend.label}{unit}{note}", px(13), self.rect.width - 2 * x0)
+        title = shortened(f"{legend.label}{unit}{note}", px(13), width if right else self.rect.width - 2 * x0)
         box = max(width, text_width(title, px(13)))
         dpg.draw_rectangle((x0 - px(8), y0 - px(26) - extra), (x0 + box + px(8), y0 + height + px(22)), fill=(14, 16, 19, 205),
                            color=(0, 0, 0, 0), rounding=px(4), parent=layer)

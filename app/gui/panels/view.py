@@ -6,9 +6,10 @@ from app.gui import formatting
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
 from app.gui.widgets import Ui, button, heading, label, put, show, tooltip
-from app.messages import MODES, ViewMode
+from app.messages import MODES, Beside, ViewMode
 
 SCALES = ("automatic", "linear", "log")
+ALONE = "one picture"
 
 
 class ViewPanel:
@@ -19,6 +20,8 @@ class ViewPanel:
         self._scene = -1
         self._mode = self._range_key = None
         self._quantities: dict[str, str] = {}  # label -> name
+        self._beside_shown: Beside | None = None
+        self._quantity_shown = ""
 
     def build(self, parent: int) -> None:
         ui = self.ui
@@ -33,6 +36,7 @@ class ViewPanel:
                 tooltip(ui, self._quantity, "The number that colours each Gaussian")
                 self._help = label(ui, "", Palette.muted, small=True, wrap=0)
             self._build_range()
+            self._build_beside()
             self._build_views()
 
     def _build_range(self) -> None:
@@ -53,6 +57,18 @@ class ViewPanel:
                 label(ui, "Scale")
                 self._log = int(dpg.add_combo(SCALES, default_value=SCALES[0], width=-1, callback=self._on_log))
                 tooltip(ui, self._log, "Linear or logarithmic colours; automatic takes what suits the quantity")
+
+    def _build_beside(self) -> None:
+        ui = self.ui
+        self._besides: dict[str, ViewMode | None] = {ALONE: None} | {f"beside {m.label}": m.name for m in MODES.values()}
+        self._beside = int(dpg.add_combo(list(self._besides), default_value=ALONE, width=-1, callback=self._on_beside,
+                                         height_mode=dpg.mvComboHeight_Large))
+        tooltip(ui, self._beside, "A second mode in the right part of the picture, from the same camera: the photograph, a "
+                "quantity ... Drag the line between them.")
+        with dpg.group(show=False) as group:
+            self._beside_quantity = int(dpg.add_combo([], width=-1, callback=self._on_beside_quantity))
+            tooltip(ui, self._beside_quantity, "The number that colours each Gaussian on the right")
+        self._beside_heat = int(group)
 
     def _build_views(self) -> None:
         ui, act = self.ui, self.ui.actions
@@ -82,6 +98,10 @@ class ViewPanel:
             dpg.set_value(self._combo, next(k for k, m in self._modes.items() if m == view.mode))
         if view.quantity != self._quantity_shown:   # another panel asked for its own
             self._show_quantity()
+        beside = view.shown_beside()
+        if beside != self._beside_shown:
+            self._beside_shown = beside
+            self._show_beside()
         show(self._heat, view.mode == "heatmap")
         show(self._range, MODES[view.mode].ranged)
         show(self._bounds, view.value_range is not None)
@@ -104,6 +124,7 @@ class ViewPanel:
         quantities = scene.quantities if scene is not None else ()
         self._quantities = {q.label: q.name for q in quantities}
         dpg.configure_item(self._quantity, items=list(self._quantities))
+        dpg.configure_item(self._beside_quantity, items=list(self._quantities))
         if quantities and view.quantity not in self._quantities.values():
             view.quantity = quantities[0].name
         self._show_quantity()
@@ -115,6 +136,24 @@ class ViewPanel:
             if q.name == view.quantity:
                 dpg.set_value(self._quantity, q.label)
                 put(self._help, q.help)
+
+    def _show_beside(self) -> None:
+        beside = self._beside_shown
+        mode = beside.mode if beside is not None else None
+        dpg.set_value(self._beside, next(text for text, name in self._besides.items() if name == mode))
+        show(self._beside_heat, mode == "heatmap")
+        if beside is not None:
+            dpg.set_value(self._beside_quantity, next((t for t, q in self._quantities.items() if q == beside.quantity), ""))
+
+    def _on_beside(self, sender: int, text: str) -> None:
+        sentence = self.ui.view.set_beside(self._besides[text])
+        if sentence:
+            self.ui.actions.notify(sentence, "warning")
+        self._beside_shown = self.ui.view.shown_beside()
+        self._show_beside()
+
+    def _on_beside_quantity(self, sender: int, text: str) -> None:
+        self.ui.view.set_beside("heatmap", self._quantities[text])
 
     def _on_mode(self, sender: int, text: str) -> None:
         self._mode = None  # so that a refused mode shows the old one again

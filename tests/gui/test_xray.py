@@ -62,6 +62,13 @@ def let_go(window: Window) -> None:
     window.run("shell.view.probe.pinned = None")
 
 
+def reveal(window: Window, panel: str, item: str) -> None:
+    """Scroll the panel until the item stands well inside it."""
+    window.run(f"dpg.set_y_scroll(dpg.get_item_parent({panel}._body), dpg.get_item_rect_min({item})[1] "
+               f"- dpg.get_item_rect_min({panel}._title)[1] - 280)")
+    window.frames(4)
+
+
 def test_hovering_takes_the_pixel_under_the_cursor_apart(demo: Window) -> None:
     """The pixel is the one pointed at, its rows add up to what is rendered, and the panel says these numbers."""
     show_tab(demo, "xray")
@@ -117,11 +124,11 @@ def test_the_walk_and_the_rows(demo: Window) -> None:
     demo.wait_for("shell.view.probe.pinned is not None")
     n = len(found["uids"])
     assert n > 4
+    reveal(demo, XRAY, f"{XRAY}._table._range")
     demo.click(*demo.middle(f"{XRAY}._table._rows[2][2]['w']"))
     demo.wait_for(f"shell.model.snapshot.selected is not None and shell.model.snapshot.selected.uid == {found['uids'][2]}")
     demo.wait_for(f"{XRAY}._stepper.contributor == 2 and dpg.get_value({XRAY}._table._rows[2][1])")
-    demo.run(f"dpg.set_y_scroll(dpg.get_item_parent({XRAY}._body), 400)")
-    demo.frames(4)
+    reveal(demo, XRAY, f"{XRAY}._stepper._first")
     demo.click(*demo.middle(f"{XRAY}._stepper._first"))
     demo.wait_for(f"{XRAY}._stepper.contributor == {n}")
     for k in (n - 1, n - 2):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -48,7 +50,8 @@ def run(args: AuditArgs) -> int:
         probe, notes = own_scene(args.scene)
         own.append(probe)
     try:
-        report = audit(args.target, dtype=None if args.dtype == "auto" else args.dtype, scenes=tuple(own), speed=args.speed)
+        with redirect_stdout(sys.stderr):   # whatever the rasterizer prints is no part of the report
+            report = audit(args.target, dtype=None if args.dtype == "auto" else args.dtype, scenes=tuple(own), speed=args.speed)
     except AuditError as error:
         say(str(error))
         return 2

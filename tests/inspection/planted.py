@@ -47,6 +47,14 @@ NO_CX = ("fx, fy, cx, cy = K[0, 0], K[1, 1], K[0, 2], K[1, 2]", "fx, fy, cx, cy 
 BACK_TO_FRONT = ("torch.argsort(depths, stable=True)", "torch.argsort(-depths, stable=True)")
 XYZW = ("w, x, y, z = (quats", "x, y, z, w = (quats")
 
+LIMITLESS = (
+    ("ALPHA_MAX = 0.99", "ALPHA_MAX = 1.0"), ("CUTOFF = 1.0 / 255.0", "CUTOFF = 0.0"),
+    ("TRANSMITTANCE_MIN = 1e-4", "TRANSMITTANCE_MIN = 0.0"),
+    ("torch.minimum(torch.maximum(x / z, -cx / fx - margin_x), (width - cx) / fx + margin_x)", "x / z"),
+    ("torch.minimum(torch.maximum(y / z, -cy / fy - margin_y), (height - cy) / fy + margin_y)", "y / z"),
+    ("quats / quats.norm(dim=-1, keepdim=True)", "quats"))
+"""The shortest rasterizer that one may write: nothing is clamped, cut off or stopped."""
+
 FAULTS: dict[str, tuple[tuple[tuple[str, str], ...], str]] = {
     "halved off-diagonal conic gradient": ((HALVED_CONIC,), "conic_off_diagonal"),
     "halved off-diagonal conic in the exponent": (
@@ -91,6 +99,10 @@ FAULTS: dict[str, tuple[tuple[tuple[str, str], ...], str]] = {
     "2D mean gradient doubled": ((("return centers, torch", "return scaled(centers, 2.0), torch"),), "means2d_gradient"),
     "colours get no gradient above degree 0": (
         (("sh).sum(dim=1))", "torch.cat([sh[:, :1], sh[:, 1:].detach()], 1)).sum(dim=1))"),), "gradient_sh"),
+    "upside down": ((("return image.reshape(height, width, 3)", "return image.reshape(height, width, 3).flip(0)"),),
+                    "image_orientation"),
+    "camera rotation transposed in the covariance": (
+        (("flat = jacobian @ rotation @", "flat = jacobian @ rotation.T @"),), "covariance"),
     "pixels at their corners": ((("+ 0.5\n    columns", "+ 0.0\n    columns"), ("device=means.device) + 0.5\n    pixels",
                                  "device=means.device) + 0.0\n    pixels")), "pixel_center"),
     "cut at 2 sigma": ((("alphas = torch.where(alphas >= CUTOFF, alphas, 0.0)",

@@ -12,6 +12,7 @@ from tests.inspection.planted import (
     DETACHED_DIRECTION,
     FAULTS,
     HALVED_CONIC,
+    LIMITLESS,
     MODES,
     MODES_TOGETHER,
     NO_BACKGROUND_TERM,
@@ -54,8 +55,9 @@ def test_faults_are_told_apart_in_float32_too(change, id):
 
 
 def test_faults_that_come_together_are_each_named():
+    """In a rasterizer without any limit, whose layers are therefore never quite apart."""
     report = run.audit("planted", function=planted(
-        HALVED_CONIC, NO_BACKGROUND_TERM, NO_CX, DETACHED_DIRECTION, BACK_TO_FRONT, XYZW))
+        *LIMITLESS, HALVED_CONIC, NO_BACKGROUND_TERM, NO_CX, DETACHED_DIRECTION, BACK_TO_FRONT, XYZW))
     assert set(found(report)) == {"conic_off_diagonal", "background_term", "principal_point", "sh_direction_detached",
                                   "sort_order", "quat_convention"}
 
@@ -67,6 +69,15 @@ def test_a_fault_under_another_alpha_rule_is_still_told():
         HALVED_CONIC))
     assert found(report) == ["conic_off_diagonal"]
     assert report.rules.alpha_max == 0.999 and report.gradient_mode == "straight_through"
+
+
+def test_modes_that_disagree_are_reported_as_mixed():
+    report = run.audit("planted", function=planted(
+        ("raw = opacities[:, None] * gauss", "raw = opacities.detach()[:, None] * gauss"),
+        ("torch.clamp(raw, max=ALPHA_MAX)",
+         "torch.clamp(opacities[:, None] * gauss.detach(), max=ALPHA_MAX) + (raw - raw.detach())")))
+    assert found(report) == []
+    assert report.gradient_mode == "mixed: exact for the opacity, straight_through for the power"
 
 
 def test_an_unknown_deviation_is_named_after_its_parameter():

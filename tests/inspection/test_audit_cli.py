@@ -25,7 +25,9 @@ BAD = '''
 import torch
 from app.inspection.audit import plain
 
-def right(*arguments): return plain.render(*arguments)
+def right(*arguments):
+    print("rendering")
+    return plain.render(*arguments)
 def three(means, quats, scales): return means
 def as_tuple(*arguments): return plain.render(*arguments), None
 def planes(*arguments): return plain.render(*arguments).permute(2, 0, 1)

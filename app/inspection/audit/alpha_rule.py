@@ -97,8 +97,9 @@ def _settle(f: Findings, scenes: list[Probe], images: list[Tensor], candidates: 
               for rules in candidates]
     best = min(range(len(candidates)), key=errors.__getitem__)
     if errors[best] > 1e-3:
-        f.report.add("image", "image", errors[best], "A round Gaussian in the middle of the picture is drawn wrong: "
-                     "neither its size nor its opacity explains the difference.")
+        if not f.report.faults:
+            f.report.add("image", "image", errors[best], "A round Gaussian in the middle of the picture is drawn wrong: "
+                         "neither its size nor its opacity explains the difference.")
         f.unexplained.append("round")
         return False
     f.report.rules = candidates[best]

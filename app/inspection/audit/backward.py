@@ -188,7 +188,9 @@ def _name_rest(f: Findings, name: str, error: float, taken: list[Gradients], rig
             return
     id = {"opacities": "opacity_gradient", "scales": "scale_gradient"}.get(name, f"gradient_{name}")
     factor = float((got * wanted).sum() / (wanted * wanted).sum())
-    if not got.any():
+    if not bool(torch.isfinite(got).all()):
+        f.report.add(f"gradient_{name}", name, error, f"The gradient of {name} is not finite.")
+    elif not got.any():
         f.report.add(f"gradient_{name}", name, error, f"The gradient of {name} is zero.")
     elif relative_error(got, factor * wanted) <= f.report.gradient_tolerance:
         f.report.add(id, name, error, f"The gradient of {name} is {factor:.4g} times the reference's.")
@@ -236,6 +238,6 @@ def lawful(f: Findings) -> Rules:
     """The detected rules with every convention as the interface fixes it."""
     right = Rules()
     fixed = ("pixel_center", "scale_exp", "opacity_sigmoid", "quats", "conic_b", "principal_point", "focal", "viewmat", "order",
-             "background", "sh_direction")
+             "background", "orientation", "sh_direction")
     sort_key = right.sort_key if f.rules.sort_key == "world_z" else f.rules.sort_key
     return replace(f.rules, sort_key=sort_key, **{name: getattr(right, name) for name in fixed})

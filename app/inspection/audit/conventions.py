@@ -16,17 +16,32 @@ from app.inspection.audit import probes
 from app.inspection.audit.findings import Alternative, Findings
 from app.inspection.audit.types import Probe
 
+ROUGHLY = 0.05
+"""Relative error below which separate spots are in the right places."""
 UNKNOWN = "none of the known mistakes explains it"
 
 
 def ask_all(f: Findings) -> None:
     """Every question of this file, in an order in which each needs only the answers before it."""
+    ask_orientation(f)
     ask_covariance(f)
     ask_camera(f)
     ask_order(f)
     ask_background(f)
     ask_harmonics(f)
     ask_culling(f)
+
+
+def ask_orientation(f: Findings) -> None:
+    """Whether the picture is upside down or mirrored: told by spots, roughly, before their exact shape is asked about."""
+    probe = probes.spots("orientation", probes.plain_camera())
+    image = f.target.image(probe)
+    errors = {o: f.matches(image, probe, replace(f.rules, orientation=o))[1] for o in ("upright", "rows", "columns", "both")}
+    best = min(errors, key=errors.__getitem__)
+    if best != "upright" and errors[best] < ROUGHLY < errors["upright"]:
+        f.learn(orientation=best)
+        words = {"rows": "upside down", "columns": "mirrored left to right", "both": "turned by 180 degrees"}[best]
+        f.report.add("image_orientation", "image", errors["upright"], f"The picture is {words}; row 0 is the top, +y is down.")
 
 
 def ask_camera(f: Findings) -> None:
@@ -52,6 +67,9 @@ def ask_camera(f: Findings) -> None:
         Alternative({"viewmat": "transposed"}, "viewmat", "The rotation of viewmat is read transposed."),
         Alternative({"viewmat": "inverse"}, "viewmat", "viewmat is read as camera to world."),
     ], "viewmat", f"With a turned and moved camera the picture is wrong; {UNKNOWN}.")
+    if not f.unexplained:
+        f.ask(probes.tilted("tilted, turned, off the axis", viewmat=probes.turned(5), shift=(8.0, -6.0)), [], "covariance",
+              f"A long Gaussian off the optical axis of a turned camera has the wrong shape; {UNKNOWN}.")
 
 
 def ask_covariance(f: Findings) -> None:

@@ -232,7 +232,8 @@ def draw(probe: Probe, rules: Rules, flaws: Flaws | None = None, tensors: dict[s
         clamped[top:bottom, left:right] = hot.reshape(shape)
     for where, colors in parts:
         image[where] = colors
-    return Picture(image, safe, clamped, e)
+    flipped = {"upright": (), "rows": (0,), "columns": (1,), "both": (0, 1)}[rules.orientation]
+    return Picture(image.flip(flipped), safe.flip(flipped), clamped.flip(flipped), e)
 
 
 def _windows(e: Ellipses, camera: Camera) -> Iterator[tuple[int, int, int, int, Tensor]]:

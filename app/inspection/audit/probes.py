@@ -67,15 +67,16 @@ def spots(name: str, camera: Camera, *, rest: np.ndarray | None = None, opacity:
     """Five round Gaussians that do not overlap, of different colours and depths."""
     pixels = np.array([[0.22, 0.25], [0.72, 0.2], [0.5, 0.55], [0.2, 0.8], [0.8, 0.78]]) * [camera.width, camera.height]
     colors = np.array([[0.8, 0.4, 0.3], [0.3, 0.7, 0.4], [0.4, 0.5, 0.8], [0.7, 0.7, 0.3], [0.6, 0.3, 0.7]])
-    return place(name, camera, pixels, [3.0, 3.5, 4.0, 2.5, 3.2], np.full((5, 3), 1.4), np.full(5, opacity), colors, rest=rest)
+    return place(name, camera, pixels, [3.0, 3.5, 4.0, 2.5, 3.2], np.full((5, 3), 1.0), np.full(5, opacity), colors, rest=rest)
 
 
-def tilted(name: str, *, length: float = 1.0) -> Probe:
-    """One long Gaussian on the axis, turned about an oblique axis; `length` is that of its quaternion."""
+def tilted(name: str, *, length: float = 1.0, viewmat: np.ndarray | None = None, shift: tuple[float, float] = (0.0, 0.0)
+           ) -> Probe:
+    """One long Gaussian, turned about an oblique axis, `shift` px off the optical one; `length` is that of its quaternion."""
     quat = np.array([0.8, 0.25, -0.35, 0.42])
     quat *= length / np.linalg.norm(quat)
-    camera = plain_camera()
-    return place(name, camera, [[camera.width / 2, camera.height / 2]], [3.0], [[4.5, 1.2, 2.2]], [0.33],
+    camera = plain_camera(viewmat=viewmat)
+    return place(name, camera, [[camera.width / 2 + shift[0], camera.height / 2 + shift[1]]], [3.0], [[4.5, 1.2, 2.2]], [0.33],
                  [[0.9, 0.6, 0.3]], quats=[quat])
 
 

@@ -9,7 +9,7 @@ import torch
 
 from app.inspection.audit import probes
 from app.inspection.audit.target import Target
-from app.inspection.audit.types import Probe, Speed
+from app.inspection.audit.types import AuditError, Probe, Speed
 
 SIZES = ((500, 96, 72), (5_000, 320, 240), (50_000, 640, 480), (500_000, 1280, 960))
 """(Gaussians, width, height)."""
@@ -39,7 +39,10 @@ def measure(target: Target) -> list[Speed]:
             if (last.forward_ms + last.backward_ms) / 1000 * min(growth, 40.0) > PATIENCE:
                 break
         probe = scattered(count, width, height)
-        times = [_once(target, probe) for _ in range(REPEATS + 1)][1:]
+        try:
+            times = [_once(target, probe) for _ in range(REPEATS + 1)][1:]
+        except (AuditError, RuntimeError):   # out of memory, or a limit of its own: smaller sizes stand
+            break
         forward, backward = np.median(np.array(times), axis=0).tolist()
         done.append(Speed(count, width, height, 1000 * forward, 1000 * backward))
     return done

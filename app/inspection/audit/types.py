@@ -15,6 +15,11 @@ PARAMETERS = ("means", "quats", "scales", "opacities", "sh", "background")
 """The differentiable arguments of the audited function, in its order."""
 
 
+MODES = ("alpha_max", "cutoff", "smooth_cutoff", "transmittance_min", "stop_rule", "eps2d", "antialiased", "footprint_sigmas",
+         "sort_key", "depth_ties", "quats_normalized", "sh_degree", "color_clamp", "nearest_depth_drawn", "background_gradient")
+"""What is measured beside the gradient mode; the names are those of the JSON report."""
+
+
 class AuditError(ValueError):
     """The audit could not run; the message is one sentence."""
 
@@ -75,6 +80,7 @@ class Rules:
     viewmat: str = "world_to_camera"     # or "transposed", "inverse"
     order: str = "front_to_back"         # or "back_to_front", "index", "reversed_index"
     background: str = "once"             # or "never", "twice", "unweighted"
+    orientation: str = "upright"         # or "rows", "columns", "both": flipped
     sh_direction: str = "outwards"       # from the camera to the mean; or "inwards", "camera_axes", "from_origin"
 
 
@@ -142,8 +148,8 @@ class Report:
     dtype: str
     device: str
     rules: Rules = field(default_factory=Rules)
-    gradient_mode: str = "exact"          # or straight_through, straight_through_clamped, none (no clamp), mixed, unknown
-    modes: dict[str, Any] = field(default_factory=dict)
+    gradient_mode: str = "unknown"        # exact, straight_through, straight_through_clamped, none (no clamp), "mixed: ..."
+    modes: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(MODES))
     """What was measured, ready for JSON; None = could not be measured."""
     precision: str = "float64"            # of the numbers, whatever their type says
     image_tolerance: float = 1e-7

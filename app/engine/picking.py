@@ -31,15 +31,15 @@ def at_pixel(model: Model, camera: Camera, x: float, y: float, parts: Drawn | No
 def in_region(model: Model, camera: Camera, path: np.ndarray, radius: float | None, parts: Drawn) -> np.ndarray:
     """[N] bool: the drawn Gaussians whose mean projects into an outline [P,2] px, or within `radius` of a line."""
     means = host(model.gaussians().means)
-    local = means @ camera.viewmat[:3, :3].T.astype(np.float32) + camera.viewmat[:3, 3].astype(np.float32)
-    z = local[:, 2]
+    x, y, z = (means[:, 0] * row[0] + means[:, 1] * row[1] + means[:, 2] * row[2] + row[3]
+               for row in camera.viewmat[:3].astype(np.float32))
     inside = (z > camera.near) & (z < camera.far) & (host(model.gaussians().opacities) >= model.options.raster.cutoff)
     if parts.shown is not None:
         inside &= host(parts.shown)
     safe = np.where(inside, z, np.float32(1.0))
     with np.errstate(invalid="ignore", over="ignore"):
-        x = local[:, 0] / safe * np.float32(camera.K[0, 0]) + np.float32(camera.K[0, 2])
-        y = local[:, 1] / safe * np.float32(camera.K[1, 1]) + np.float32(camera.K[1, 2])
+        x = x / safe * np.float32(camera.K[0, 0]) + np.float32(camera.K[0, 2])
+        y = y / safe * np.float32(camera.K[1, 1]) + np.float32(camera.K[1, 2])
         inside &= (x >= 0) & (x < camera.width) & (y >= 0) & (y < camera.height)
     rows = np.flatnonzero(inside)
     region = painted(camera.width, camera.height, path, radius)
@@ -71,6 +71,7 @@ def neighbours(model: Model, mask: np.ndarray) -> np.ndarray:
     known = np.flatnonzero(np.isfinite(means).all(axis=1))
     grown, chosen = mask.copy(), known[mask[known]]
     if len(chosen):
-        _, near = KDTree(means[known]).query(means[chosen], k=min(NEIGHBOURS + 1, len(known)), workers=2)
-        grown[known[np.unique(near)]] = True
+        tree = KDTree(means[known], leafsize=24, balanced_tree=False, compact_nodes=False)
+        _, near = tree.query(means[chosen], k=min(NEIGHBOURS + 1, len(known)))
+        grown[known[near.reshape(-1)]] = True
     return grown

@@ -88,7 +88,7 @@ class Selection:
         before = {name: Marked.of(model, self.mask(name)) for name in masks}
         after = {name: Marked.of(model, mask) for name, mask in masks.items()}
         change = Change(label, before, after, engine.selected_uid, uid, edit)
-        self._turn(change, forwards=True)
+        self._turn(change, forwards=True, masks=masks if edit is None else None)
         self._done.append(change)
         self._undone.clear()
         del self._done[:-HISTORY]
@@ -110,13 +110,14 @@ class Selection:
         target.append(change)
         return change.label
 
-    def _turn(self, change: Change, *, forwards: bool) -> None:
+    def _turn(self, change: Change, *, forwards: bool, masks: dict[str, np.ndarray] | None = None) -> None:
+        """`masks` are the marks of afterwards where rows are still those that they were made for."""
         engine, model = self._engine, self.model
         if change.edit is not None:
             engine.settle()   # a GPU's last step may still be on its way
             (change.edit.apply if forwards else change.edit.revert)(model)
         for name, marked in (change.after if forwards else change.before).items():
-            model.set_mark(name, marked.living(model))
+            model.set_mark(name, masks[name] if masks is not None else marked.living(model))
         engine.selected_uid = change.uid_after if forwards else change.uid_before
         engine.publisher.selection_changed()
 
@@ -201,7 +202,7 @@ def _inspect_selected(engine: Engine) -> None:
     selected = host(engine.selection.model.params.uids)[engine.selection.mask()]
     if len(selected) == 1:
         engine.selected_uid = int(selected[0])
-    elif engine.selected_uid not in selected:
+    elif engine.selected_uid is not None and not (selected == engine.selected_uid).any():
         engine.selected_uid = None
     engine.publisher.selection_changed()
 

@@ -64,7 +64,7 @@ def _project(nodes: dict[str, Tensor], camera: Camera, config: RasterConfig) -> 
 
 def backward(nodes: Mapping[str, Tensor], tap: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """dL/d every node from dL/d of RASTERIZED (`tap`), by autograd. The nodes' graph is spent."""
-    names = list(nodes)
-    seeds = [tap[name].double().reshape(nodes[name].shape) for name in RASTERIZED]
-    found = torch.autograd.grad([nodes[name] for name in RASTERIZED], [nodes[name] for name in names], seeds, allow_unused=True)
-    return {name: torch.zeros_like(nodes[name]) if v is None else v for name, v in zip(names, found, strict=True)}
+    # One scalar with these gradients: gradients given to autograd apart would make torch load its symbolic shapes, 0.4 s.
+    pull = torch.stack([(nodes[name] * tap[name].double().reshape(nodes[name].shape)).sum() for name in RASTERIZED]).sum()
+    found = torch.autograd.grad(pull, list(nodes.values()), allow_unused=True)
+    return {name: torch.zeros_like(node) if v is None else v for (name, node), v in zip(nodes.items(), found, strict=True)}

@@ -12,13 +12,17 @@ import torch
 from PIL import Image
 
 from app.__main__ import main
+from app.data.cameras_json import write_cameras_json
 from app.data.gaussians import GaussianArrays, write_gaussians
+from app.data.scene import View
 from app.demo import demo_folder
 from app.inspection.audit import plain, run, target
 from app.inspection.audit.own_scene import own_scene
+from app.inspection.audit.probes import turned
 from app.inspection.audit.speed import measure
 from app.inspection.audit.target import Target
 from app.inspection.audit.types import AuditError
+from render.types import Camera
 from tests.inspection.planted import HALVED_CONIC, planted
 
 BAD = '''
@@ -158,6 +162,12 @@ def test_a_run_and_its_ply_are_scenes_of_their_own(tmp_path):
     assert 50 < len(probe.means) <= n and len(notes) == 1
     same, _ = own_scene(str(tmp_path / "run"))
     assert torch.equal(same.means, probe.means)
+    camera = Camera(turned(3), np.array([[300.0, 0, 170], [0, 310, 110], [0, 0, 1]]), 320, 240)
+    camera.viewmat[2, 3] = 4.0
+    write_cameras_json(tmp_path / "run" / "cameras.json", [View("a", camera, lambda: np.zeros(0))])
+    seen, _ = own_scene(str(tmp_path / "run"))
+    np.testing.assert_allclose(seen.camera.viewmat, camera.viewmat, atol=1e-12)
+    np.testing.assert_allclose(seen.camera.K, camera.resized(80, 60).K)
     report = run.audit("plain", scenes=(probe,))
     assert report.faults == [] and report.comparisons[-1].gaussians == len(probe.means)
 

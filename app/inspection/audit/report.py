@@ -7,8 +7,8 @@ from typing import Any
 
 from app.inspection.audit.types import PARAMETERS, Comparison, Report, number
 
-WIDTH = 110
-"""Columns of the terminal that the report is made for."""
+LONGEST_NAME = 24
+"""Letters of a scene's name that fit the table."""
 
 
 def to_json(report: Report) -> dict[str, Any]:
@@ -99,7 +99,8 @@ def _errors(report: Report) -> list[str]:
 
 
 def _label(c: Comparison) -> str:
-    return f"{c.name}, {c.gaussians} in {c.width}x{c.height}"
+    name = c.name if len(c.name) <= LONGEST_NAME else c.name[:LONGEST_NAME - 3] + "..."
+    return f"{name}, {c.gaussians} in {c.width}x{c.height}"
 
 
 def _cell(error: float | None, allowed: float) -> str:

@@ -18,6 +18,7 @@ from app.messages import Curve
 
 PER_STEP = frozenset({"loss", "train_psnr"})
 NARROWEST = 170
+EVENTS = 150  # the last densifications drawn as lines
 POINTS = 600  # G20: drawing cost grows with the points, and no plot here is wider than this many px
 
 
@@ -70,11 +71,15 @@ class PlotsPanel:
             self._add("PSNR  [dB]", (("train_psnr", "train", Palette.accent), ("test_psnr", "held-out", Palette.second)),
                       log=False)
             self._add("Gaussians", (("count", "count", Palette.accent),), log=False)
-        count = self._plots[2]
-        self._events = int(dpg.add_inf_line_series([], parent=count.y))
-        self._resets = int(dpg.add_inf_line_series([], parent=count.y))
-        dpg.bind_item_theme(self._events, self.ui.theme.series((*Palette.muted[:3], 70), 1.0))
-        dpg.bind_item_theme(self._resets, self.ui.theme.series((*Palette.second[:3], 150), 1.0))
+        # densifications and opacity resets on every time axis: a step in a curve is mostly one of them
+        self._events = [self._lines(plot, (*Palette.muted[:3], 70 if plot is self._plots[2] else 38)) for plot in self._plots]
+        self._resets = [self._lines(plot, (*Palette.second[:3], 150)) for plot in self._plots]
+
+    def _lines(self, plot: PlotView, color: Color) -> int:
+        """Vertical lines at iterations, still none."""
+        item = int(dpg.add_inf_line_series([], parent=plot.y))
+        dpg.bind_item_theme(item, self.ui.theme.series(color, 1.0))
+        return item
 
     def _add(self, title: str, curves: tuple[tuple[str, str, Color], ...], *, log: bool) -> None:
         ui = self.ui
@@ -114,8 +119,10 @@ class PlotsPanel:
                 self._show(view, model.curves)
         if model.densified_version != self._densified:
             self._densified = model.densified_version
-            dpg.set_value(self._events, [[float(e.iteration) for e in model.densified if not e.reset][-200:]])
-            dpg.set_value(self._resets, [[float(e.iteration) for e in model.densified if e.reset][-200:]])
+            for series, of_reset in ((self._events, False), (self._resets, True)):
+                at = [float(e.iteration) for e in model.densified if bool(e.reset) is of_reset][-EVENTS:]
+                for item in series:
+                    dpg.set_value(item, [at])
 
     def _show(self, view: PlotView, curves: dict[str, Curve]) -> None:
         lo, hi, end = np.inf, -np.inf, 1.0

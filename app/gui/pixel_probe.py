@@ -67,11 +67,23 @@ def question_at(frame: Frame, x: float, y: float, views: tuple[ViewInfo, ...]) -
     return XRayQuestion(Sight.of(camera), column, row, index)
 
 
+def same_pose(question: XRayQuestion, camera: Camera) -> bool:
+    own = np.array(question.sight.viewmat).reshape(4, 4)
+    return bool(np.allclose(own, camera.viewmat, rtol=0.0, atol=POSE_TOLERANCE * max(1.0, np.abs(own).max())))
+
+
 def place(question: XRayQuestion, camera: Camera) -> tuple[float, float] | None:
     """Where the middle of the pixel is in the picture of `camera` [px]; None where it is seen from elsewhere or outside."""
-    own = question.sight.camera
-    if not np.allclose(own.viewmat, camera.viewmat, rtol=0.0, atol=POSE_TOLERANCE * max(1.0, np.abs(own.viewmat).max())):
+    if not same_pose(question, camera):
         return None
+    own = question.sight.camera
     x = (question.x + 0.5 - own.K[0, 2]) / own.K[0, 0] * camera.K[0, 0] + camera.K[0, 2]
     y = (question.y + 0.5 - own.K[1, 2]) / own.K[1, 1] * camera.K[1, 1] + camera.K[1, 2]
     return (x, y) if 0 <= x <= camera.width and 0 <= y <= camera.height else None
+
+
+def along_ray(question: XRayQuestion, depths: np.ndarray) -> np.ndarray:
+    """[P,3] world: the points at the depths [P] (camera z) on the ray through the middle of the pixel."""
+    own = question.sight.camera
+    ray = np.array([(question.x + 0.5 - own.K[0, 2]) / own.K[0, 0], (question.y + 0.5 - own.K[1, 2]) / own.K[1, 1], 1.0])
+    return own.center + depths[:, None] * (ray @ own.viewmat[:3, :3])

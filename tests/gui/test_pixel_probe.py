@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.gui.pixel_probe import HOVER_SECONDS, PixelProbe, place, question_at
+from app.gui import overlay
+from app.gui.pixel_probe import HOVER_SECONDS, PixelProbe, along_ray, place, question_at
 from app.messages import Frame, ViewRequest
 from tests.gui.fake_engine import ring_of_views
 
@@ -56,3 +57,10 @@ def test_hovering_follows_at_a_bounded_rate_and_a_pin_stays() -> None:
     assert not probe.toggle() and probe.pinned is None   # as good as the same one: let go
     probe.forget()
     assert probe.question(20.0) is None
+
+
+def test_points_on_the_ray_project_onto_the_pixel_at_their_depth() -> None:
+    q = question_at(frame(320, 240, 1), 50.5, 25.5, VIEWS)
+    pixels, z = overlay.project(along_ray(q, np.array([0.5, 2.0, 7.0])), VIEWS[1].camera)
+    np.testing.assert_allclose(pixels, [[50.5, 25.5]] * 3, atol=1e-9)
+    np.testing.assert_allclose(z, [0.5, 2.0, 7.0])

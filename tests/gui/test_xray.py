@@ -104,6 +104,12 @@ def test_a_pinned_pixel_stays_and_is_marked_until_it_is_let_go(demo: Window) -> 
     assert len(lines) == 8
     pixel = demo.get("shell.viewport.fit.shown_width / shell.view.views[shell.view.view_index].camera.width")
     assert np.abs(np.mean(lines, axis=0) - [x - x0, y - y0]).max() <= pixel
+    view = demo.get("shell.view.view_index")
+    demo.input("key", "bracketright")
+    demo.wait_for(f"len({CROSS}) > 4 and shell.viewport._shown.request.view_index != {view}", "from elsewhere: its ray")
+    assert demo.get(f"{{dpg.get_item_type(i) for i in {CROSS}}}").count("mvDrawCircle") >= 1
+    demo.input("key", "bracketleft")
+    demo.wait_for(f"len({CROSS}) == 8 and shell.view.view_index == {view}")
     demo.point(x, y)
     demo.input("click", 2)
     demo.wait_for("shell.view.probe.pinned is None", "a middle click on the pinned pixel lets it go")
@@ -132,6 +138,7 @@ def test_the_walk_and_the_rows(demo: Window) -> None:
     demo.click(*demo.middle(f"{XRAY}._stepper._first"))
     demo.wait_for(f"{XRAY}._stepper.contributor == {n}")
     for k in (n - 1, n - 2):
+        demo.frames(3)
         demo.click(*demo.middle(f"{XRAY}._stepper._next"))
         demo.wait_for(f"{XRAY}._stepper.contributor == {k}")
     demo.frames(2)

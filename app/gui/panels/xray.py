@@ -135,9 +135,10 @@ class XRayPanel:
 
     @staticmethod
     def _summed(x: XRay) -> str:
-        """Lines that fit, for wrapping would break numbers at their point."""
+        """Four lines that fit, whatever there is to say: wrapping would break numbers at their point, and what stands below
+        keeps its place while the cursor moves."""
         if not len(x.uids):
-            return "Nothing is blended here: the pixel is the background."
+            return "Nothing is blended here: the pixel is the background.\n\n\n"
         many = f"{formatting.count(len(x.uids))} contributor{'s' if len(x.uids) > 1 else ''}"
         lines = [f"{many}, {int(x.clamped.sum())} clamped at {x.alpha_max:g}",
                  f"the background's share is T_N = {formatting.number(x.transmittance)}"]
@@ -146,7 +147,7 @@ class XRayPanel:
             behind = f", and {formatting.count(r.count - 1)} behind it" if r.count > 1 else ""
             lines += [f"refused: Gaussian {r.uid}{behind};",
                       f"its α {formatting.number(r.alpha)} would leave T = {formatting.number(r.transmittance)}"]
-        return "\n".join(lines)
+        return "\n".join(lines + [""] * (4 - len(lines)))
 
     # ------------------------------------------------------------------------------------------ the hand
     def _mark(self) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from app.gui import formatting
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
-from app.gui.widgets import Ui, button, label, put, relabel, show, tooltip
+from app.gui.widgets import Ui, button, label, put, relabel, tooltip
 from app.inspection.results import XRay
 
 PLAY_SECONDS = 0.15      # a step, where there are few
@@ -49,7 +49,6 @@ class Stepper:
                     self._cells[name] = tuple(int(dpg.add_text("")) for _ in range(3))
                     for cell in self._cells[name]:
                         dpg.bind_item_font(cell, ui.theme.mono)
-        self._parts = int(table)
         dpg.bind_item_theme(table, ui.theme.tight)
         self._gradient = label(ui, "", Palette.text, small=True, wrap=0)
 
@@ -100,12 +99,14 @@ class Stepper:
     def _draw(self, x: XRay) -> None:
         n, k = len(x.uids), self.contributor
         put(self._count, f"step {self._step} of {n}")
-        show(self._parts, k < n)
-        show(self._gradient, k < n)
-        if k >= n:
-            put(self._formula, f"T_N = {x.forward[-1]:.6e}")
-            put(self._error, "Where forward ended. Each step divides by 1 − α of the next Gaussian in front." if n else
-                "There is nothing to walk through.")
+        if k >= n:   # as many lines as at a step, so that the buttons stay where they are
+            put(self._formula, f"T_N = {x.forward[-1]:.6e}\n\n")
+            put(self._error, "Where forward ended. Each step divides by\n1 − α of the next Gaussian in front." if n else
+                "There is nothing to walk through.\n")
+            put(self._gradient, "\n\n")
+            for cells in self._cells.values():
+                for cell in cells:
+                    put(cell, f"{formatting.NONE:>8}")
             return
         put(self._formula, f"T = {x.rebuilt[k + 1]:.6e} / (1 − {x.alphas[k]:.6f})\n  = {x.rebuilt[k]:.6e}\n"
                            f"forward {x.forward[k]:.6e}")

@@ -189,15 +189,17 @@ class RunLanes(Command):
 class CheckGradients(Command):
     """Central differences against the gradient that training uses, for some Gaussians; training stands still meanwhile.
 
-    In a scene view (None = that of the last step), or at a camera with a fixed random cotangent.
+    In a scene view (None = that of the last step), or at a camera with a fixed random cotangent. Without uids those that
+    are selected are checked, and where none is, `count` that the view shows, drawn at random.
     """
-    uids: tuple[int, ...]
+    uids: tuple[int, ...] = ()
     view_index: int | None = None
     camera: Camera | None = None
     parameters: tuple[str, ...] = PARAM_GROUPS
     backend: str = ""                       # "" = the one in use
     dtype: Literal["float64", "float32"] = "float64"
     sweep: bool = True                      # with a U-curve of each parameter
+    count: int = 0
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -23,25 +24,40 @@ def check_gradients(engine: Engine, command: CheckGradients) -> None:
     """Answers with GradientsChecked."""
     if engine.model is None:
         engine.notice("There is nothing to check yet; open a scene first.", "warning")
-    elif not command.uids:
+        return
+    uids = command.uids or _selected(engine)
+    if not uids and command.count < 1:
         engine.notice("Select the Gaussians whose gradients are to be checked.", "warning")
-    elif len(command.uids) > MOST_GAUSSIANS:
-        engine.notice(f"{len(command.uids):,} Gaussians are selected; a gradient check takes at most {MOST_GAUSSIANS}.",
-                      "warning")
-    elif not engine.jobs.has(CHECKING):
-        engine.jobs.add(gradient_check(engine, command.uids, view_index=command.view_index, camera=command.camera,
-                                       parameters=command.parameters, backend=command.backend, dtype=command.dtype,
-                                       sweep=command.sweep))
+        return
+    if len(uids) > MOST_GAUSSIANS:
+        engine.notice(f"{len(uids):,} Gaussians are selected; {MOST_GAUSSIANS} of them, drawn at random, are checked.")
+        uids = tuple(sorted(random.Random(0).sample(uids, MOST_GAUSSIANS)))
+    if not engine.jobs.has(CHECKING):
+        engine.jobs.add(gradient_check(
+            engine, uids, count=min(command.count, MOST_GAUSSIANS), view_index=command.view_index, camera=command.camera,
+            parameters=command.parameters, backend=command.backend, dtype=command.dtype, sweep=command.sweep))
 
 
-def gradient_check(engine: Engine, uids: Sequence[int], *, view_index: int | None = None, camera: Camera | None = None,
-                   parameters: Sequence[str] = PARAM_GROUPS, backend: str = "", dtype: str = "float64", sweep: bool = True
-                   ) -> Job:
+def _selected(engine: Engine) -> tuple[int, ...]:
+    """uids of the selection, or the one Gaussian that is inspected."""
+    from app.training.arrays import host
+
+    assert engine.model is not None
+    mask = engine.selection.mask()
+    if mask.any():
+        return tuple(int(uid) for uid in host(engine.model.params.uids)[mask])
+    return () if engine.selected_uid is None else (engine.selected_uid,)
+
+
+def gradient_check(engine: Engine, uids: Sequence[int], *, count: int = 0, view_index: int | None = None,
+                   camera: Camera | None = None, parameters: Sequence[str] = PARAM_GROUPS, backend: str = "",
+                   dtype: str = "float64", sweep: bool = True) -> Job:
     """Check the Gaussians of these uids; training stands still meanwhile. The report comes as GradientsChecked.
 
-    The loss is that of scene view `view_index` (None = the view of the last step); with a `camera` instead, or without
-    photographs, it is a fixed random cotangent there. `backend` "" is that of the model. The job ends with one sentence
-    for the user where there is nothing to check, an unknown parameter, or a backend that cannot run here.
+    Without uids `count` are drawn that the view shows. The loss is that of scene view `view_index` (None = the view of the
+    last step); with a `camera` instead, or without photographs, it is a fixed random cotangent there. `backend` "" is that
+    of the model. The job ends with one sentence for the user where there is nothing to check, an unknown parameter, or a
+    backend that cannot run here.
     """
 
     def run() -> Work:
@@ -53,6 +69,10 @@ def gradient_check(engine: Engine, uids: Sequence[int], *, view_index: int | Non
         if not wanted or dtype not in DTYPES:
             raise Refused(f"A gradient check takes parameters of {', '.join(PARAM_GROUPS)} and float64 or float32.")
         problem, indices, gone = _problem(engine, uids, view_index, camera)
+        if not uids:
+            from app.inspection.subject import choose_visible
+
+            indices = choose_visible(problem, count, engine.model.iteration if engine.model is not None else 0)
         if not indices:
             raise Refused("None of the Gaussians to be checked exists any more; select others.")
         options = CheckOptions(_backend(engine, backend), dtype, tuple(wanted), sweep=sweep)

@@ -25,6 +25,7 @@ from app.gui.panels.alpha_rule import AlphaRulePanel
 from app.gui.panels.base import Asking, Panel
 from app.gui.panels.densification import DensificationPanel
 from app.gui.panels.gaussian import GaussianPanel
+from app.gui.panels.gradient_check import GradientCheckPanel
 from app.gui.panels.help import HelpOverlay
 from app.gui.panels.hyperparameters import HyperparameterPanel
 from app.gui.panels.laboratory import LaboratoryPanel
@@ -56,7 +57,7 @@ AWAKE_SECONDS = 0.5           # full rate for this long after the last sign of t
 INSPECTOR: tuple[tuple[str, type], ...] = (
     ("densify", DensificationPanel), ("numbers", QuantitiesPanel), ("select", SelectionPanel),
     ("gaussian", GaussianPanel), ("xray", XRayPanel), ("alpha", AlphaRulePanel),
-    ("lab", LaboratoryPanel), ("views", ViewsPanel), ("options", HyperparameterPanel))
+    ("lab", LaboratoryPanel), ("check", GradientCheckPanel), ("views", ViewsPanel), ("options", HyperparameterPanel))
 """The tabs of the inspector. A new panel is one file and one entry here."""
 
 

@@ -62,6 +62,7 @@ class ViewModel:
     comparison: Comparison | None = None    # of the laboratory
     lanes: Lanes | None = None
     measured: messages.ViewsMeasured | None = None
+    checked: messages.GradientsChecked | None = None
     config: dict[str, Any] = field(default_factory=dict)
     config_version: int = 0
     notices: list[ShownNotice] = field(default_factory=list)
@@ -87,6 +88,8 @@ class ViewModel:
                 self.notify(event.summary, "error", now)
             case messages.RulesCompared():
                 self.comparison = event.comparison
+            case messages.GradientsChecked():
+                self.checked = event
             case messages.ViewsMeasured():
                 self.measured = event
             case messages.LanesMoved():
@@ -127,7 +130,7 @@ class ViewModel:
         self.scene = event
         self.scene_version += 1
         self.frame = self.histogram = self.evaluated = self.failure = None
-        self.comparison = self.lanes = self.measured = None
+        self.comparison = self.lanes = self.measured = self.checked = None
         self._rewind(0)
         self.curves = {}
         self.curves_version += 1

@@ -121,7 +121,7 @@ def table(report: GradientReport) -> list[str]:
     if kinked:
         from app.inspection.gradcheck_results import KINKS
 
-        lines += ["", "Entries with a kink between x - h and x + h, checked again with masks and order frozen:"]
+        lines += ["", "Entries with a kink between x - h and x + h, checked with smaller h and with masks and order frozen:"]
         lines += [f"  {name}: {sum(row.kinks.get(name, 0) for row in report.parameters)} ({meaning})"
                   for name, meaning in KINKS.items() if name in kinked]
     if report.sweeps:

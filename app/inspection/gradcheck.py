@@ -4,7 +4,7 @@
 
 with the step as it is stored, not as it was meant. f is the loss of one view; only the tiles that the Gaussian touches are
 rendered again (local_picture.py). What lies between x - h and x + h is looked at as well (kinks.py): across a kink a
-difference says nothing, so such an entry is compared once more with every decision held (frozen.py).
+difference says nothing, so such an entry is compared with smaller steps, and with every decision held (frozen.py).
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from render.types import PARAM_GROUPS
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 STEP = float(np.cbrt(np.finfo(np.float64).eps))
+SMALLER = (8.0, 64.0)
+"""Steps are divided by these, in turn, while a kink lies between x - h and x + h: most kinks are near x, few are at it."""
 SWEEP = tuple(float(h) for h in np.logspace(-1, -11, 31))
 """Steps of the U-curve, times max(1, |x|)."""
 Progress = tuple[float, str]
@@ -77,7 +79,7 @@ class _Check:
             passed_on = frozen.gradients()
         for group in self.options.parameters:
             for component in range(self.components(group)):
-                numeric, taken, kinks = difference(local, group, component, self.options.step)
+                numeric, taken, kinks, clean = self._difference(local, group, component)
                 if kinks and frozen is None:
                     frozen = yield from freeze(local, here)
                 again = math.nan
@@ -86,10 +88,19 @@ class _Check:
                 self.entries.append(Entry(
                     uid=int(self.problem.params.uids[index]), index=index, parameter=group, component=component,
                     value=local.entry(group, component), step=taken,
-                    analytic=self.gradient(group, index, component), numeric=numeric, kinks=kinks, frozen=again,
+                    analytic=self.gradient(group, index, component), numeric=numeric, kinks=kinks, clean=clean, frozen=again,
                     reference=float(passed_on[group][component]) if passed_on else math.nan,
                     rounding=float(unit / taken) if taken > 0 else 0.0))
                 yield
+
+    def _difference(self, local: LocalPicture, group: str, component: int) -> tuple[float, float, dict[str, int], bool]:
+        """(central difference, its step, kinks within the default step, whether none is within this step)."""
+        numeric, taken, kinks = difference(local, group, component, self.options.step)
+        for divisor in SMALLER if kinks else ():
+            closer, shorter, left = difference(local, group, component, self.options.step / divisor)
+            if not left:
+                return closer, shorter, kinks, True
+        return numeric, taken, kinks, not kinks
 
     def sweep(self, group: str) -> Generator[None, None, Sweep | None]:
         """The U-curve of the group's largest entry without a kink."""

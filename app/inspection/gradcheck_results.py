@@ -2,11 +2,11 @@
 
 The one definition of a relative error, between an analytic gradient a and a numeric one n of the same entry:
 
-    error = max(0, |a - n| - r) / max(|a|, |n|, floor),   floor = FLOOR_SHARE[dtype] * the largest |a| or |n| of that parameter
+    error = |a - n| / max(|a|, |n|, floor),   floor = max(FLOOR_SHARE[dtype] * G, r / TOLERANCE[dtype])
 
-r = ROUNDINGS eps S / ((x + h) - (x - h)) is what rounding alone may do to the difference of two sums of magnitude S in
-float64. The floor keeps entries whose gradient is nearly zero from being judged by what is left over of large terms: below
-it an error counts as a share of the floor.
+G is the largest |a| or |n| of that parameter among the checked, so that entries whose gradient is nearly zero are not judged
+by what is left over of large terms. r = ROUNDINGS eps S / ((x + h) - (x - h)) is what rounding alone may do to the
+difference of two sums of magnitude S in float64; it counts as the tolerance, no more.
 
 A parameter is all right when no error exceeds TOLERANCE[dtype], at least CLEAN_SHARE of its entries were checked without a
 kink between x - h and x + h, and its gradients are neither all zero nor lost in rounding.
@@ -41,13 +41,12 @@ ABOVE_ROUNDING = 100.0
 """The largest gradient of a parameter has to stand out of r by this factor, else the check would prove nothing."""
 
 
-def relative_error(analytic: np.ndarray, numeric: np.ndarray, floor: float, rounding: np.ndarray | float = 0.0) -> np.ndarray:
+def relative_error(analytic: np.ndarray, numeric: np.ndarray, floor: np.ndarray | float) -> np.ndarray:
     """The error defined above, elementwise; 0 where both are 0, infinite where either is not finite."""
     scale = np.maximum(np.maximum(np.abs(analytic), np.abs(numeric)), floor)
     finite = np.isfinite(analytic) & np.isfinite(numeric)
     with np.errstate(invalid="ignore", divide="ignore"):
-        apart = np.maximum(np.abs(analytic - numeric) - rounding, 0.0)
-        error = np.where(scale > 0, apart / np.where(scale > 0, scale, 1.0), 0.0)
+        error = np.where(scale > 0, np.abs(analytic - numeric) / np.where(scale > 0, scale, 1.0), 0.0)
     return np.where(finite, error, np.inf)
 
 
@@ -55,9 +54,10 @@ def relative_error(analytic: np.ndarray, numeric: np.ndarray, floor: float, roun
 class Entry:
     """One number of one Gaussian: x, its gradient twice over, and what lies between x - h and x + h.
 
-    `numeric` is the central difference of the picture as it is rendered. Where kinks lie between, `frozen` is that with
-    masks and depth order held as they are at x (NaN: not computed). `reference` is the reference's analytic gradient in
-    the same alpha mode, where the Gaussian has clamped pixels whose gradient is passed straight through (NaN elsewhere).
+    `numeric` is the central difference of the picture as it is rendered. Where kinks lie between, smaller steps are tried
+    as well, and `frozen` is the difference with masks and depth order held as they are at x (NaN: not computed).
+    `reference` is the reference's analytic gradient in the same alpha mode, where the Gaussian has clamped pixels whose
+    gradient is passed straight through (NaN elsewhere).
     """
 
     uid: int
@@ -65,10 +65,11 @@ class Entry:
     parameter: str      # group name, see render.types.PARAM_GROUPS
     component: int      # place in the Gaussian's flattened row of that group
     value: float        # x, raw
-    step: float         # (x + h) - (x - h) as stored
+    step: float         # (x + h) - (x - h) as stored, of `numeric`
     analytic: float     # dL/dx of the backend under test
     numeric: float
-    kinks: Mapping[str, int] = field(default_factory=dict)   # name -> pixels that flip between x - h and x + h
+    kinks: Mapping[str, int] = field(default_factory=dict)   # name -> pixels that flip within the default h
+    clean: bool = True       # no kink lies within the step that `numeric` took, the default one or a smaller
     frozen: float = math.nan
     reference: float = math.nan
     rounding: float = 0.0    # r, see above
@@ -78,7 +79,14 @@ class Entry:
         """The number that the analytic gradient is judged by; NaN for a kinked entry that could not be re-checked."""
         if not math.isnan(self.reference):
             return self.reference
-        return self.frozen if self.kinks else self.numeric
+        return self.numeric if self.clean else self.frozen
+
+    @property
+    def expected_frozen(self) -> float:
+        """What it is judged by as well where there is a kink; NaN where there is none."""
+        if not self.kinks or math.isnan(self.reference):
+            return self.frozen
+        return self.reference
 
 
 @dataclass(frozen=True)
@@ -87,12 +95,12 @@ class ParameterReport:
 
     parameter: str
     entries: int                  # looked at
-    checked: int                  # without a kink between x - h and x + h
+    checked: int                  # without a kink between x - h and x + h, for the default h or a smaller one
     kinks: Mapping[str, int]      # name -> entries
     rechecked: int                # kinked entries compared with masks and order frozen
     straight_through: int         # entries that differ from finite differences because of clamped pixels, as the mode wants
     largest: float                # |gradient|, of which the floor is a share
-    max_error: float              # of the entries without a kink; NaN without any
+    max_error: float              # of the checked entries; NaN without any
     median_error: float
     max_rechecked_error: float    # of the kinked entries, frozen; NaN without any
     worst: Entry | None           # the entry of the largest error of both kinds
@@ -179,28 +187,32 @@ def _plain(value: Any) -> Any:
 
 def judge(parameter: str, entries: Sequence[Entry], dtype: str) -> ParameterReport:
     """The verdict on the entries of one parameter; see the top of this file for its rules."""
-    analytic = np.array([e.analytic for e in entries])
-    expected = np.array([e.expected for e in entries])
-    numeric = np.array([e.numeric for e in entries])
-    kinked = np.array([bool(e.kinks) for e in entries], dtype=bool)
-    known = np.nan_to_num(np.stack([np.abs(analytic), np.abs(expected)]), nan=0.0, posinf=0.0, neginf=0.0)
+    def column(name: str) -> np.ndarray:
+        return np.array([getattr(e, name) for e in entries])
+
+    analytic, expected, numeric, rounding = (column(n) for n in ("analytic", "expected", "numeric", "rounding"))
+    frozen, clean = column("expected_frozen"), column("clean").astype(bool)
+    known = np.nan_to_num(np.abs([analytic, expected]), nan=0.0, posinf=0.0, neginf=0.0)
     largest = float(known.max(initial=0.0))
-    floor = FLOOR_SHARE[dtype] * largest
-    rounding = np.array([e.rounding for e in entries])
-    errors = relative_error(analytic, expected, floor, rounding)
-    passed_on = np.array([not math.isnan(e.reference) for e in entries], dtype=bool)
-    differ = passed_on & ~kinked & (relative_error(analytic, numeric, floor, rounding) > TOLERANCE[dtype])
-    clean, again = errors[~kinked], errors[kinked & ~np.isnan(expected)]
-    both = np.where(np.isnan(expected), -1.0, errors)
-    worst = entries[int(both.argmax())] if len(entries) and both.max() >= 0 else None
+    floor = np.maximum(FLOOR_SHARE[dtype] * largest, rounding / TOLERANCE[dtype])
+    errors = np.where(clean, relative_error(analytic, expected, floor), np.nan)
+    again = np.where(np.isnan(frozen), np.nan, relative_error(analytic, frozen, floor))
+    differ = ~np.isnan(column("reference").astype(float)) & clean
+    differ &= relative_error(analytic, numeric, floor) > TOLERANCE[dtype]
+    either = np.fmax(errors, again)
     report = ParameterReport(
-        parameter=parameter, entries=len(entries), checked=int((~kinked).sum()), kinks=_count(entries),
-        rechecked=len(again), straight_through=int(differ.sum()), largest=largest,
-        max_error=float(clean.max()) if len(clean) else math.nan,
-        median_error=float(np.median(clean)) if len(clean) else math.nan,
-        max_rechecked_error=float(again.max()) if len(again) else math.nan, worst=worst)
+        parameter=parameter, entries=len(entries), checked=int(clean.sum()), kinks=_count(entries),
+        rechecked=int((~np.isnan(again)).sum()), straight_through=int(differ.sum()), largest=largest,
+        max_error=_largest(errors), median_error=float(np.nanmedian(errors)) if clean.any() else math.nan,
+        max_rechecked_error=_largest(again),
+        worst=entries[int(np.nanargmax(either))] if not np.isnan(either).all() else None)
     lost = bool(len(entries)) and largest <= ABOVE_ROUNDING * float(rounding.min())
     return replace(report, problem=_problem(report, analytic, dtype, lost))
+
+
+def _largest(errors: np.ndarray) -> float:
+    """NaN entries left out; NaN when there is no other."""
+    return math.nan if np.isnan(errors).all() else float(np.nanmax(errors))
 
 
 def _count(entries: Sequence[Entry]) -> dict[str, int]:

@@ -18,10 +18,11 @@ def kinks_between(local: LocalPicture, minus: Evaluation, plus: Evaluation, grou
     either = minus.blended | plus.blended
     found: dict[str, Tensor | int] = {}
     changed = minus.blended != plus.blended
-    cutoff = changed & (minus.offered != plus.offered) & minus.listed & plus.listed | _vanished(local, minus, plus)
+    shown = all(float(side.output.projected.extents[local.place, 0]) > 0 for side in (minus, plus))
+    # A tile may drop out of the list with its last pixel: that pixel's alpha is known, and crosses the cutoff.
+    cutoff = changed & (minus.offered != plus.offered) if shown else _vanished(local, minus, plus)
     if not config.smooth_cutoff:   # else alpha fades in, and its slope with it
         found["cutoff"] = cutoff
-    # Where the other side is not listed, its alpha is not known; it blends here, so that it would have there.
     found["footprint_edge"] = edge = (minus.listed != plus.listed) & changed & ~cutoff
     found["alpha_clamp"] = ((minus.raw > config.alpha_max) != (plus.raw > config.alpha_max)) & either & ~edge
     found["depth_order"] = swapped = _swapped(local, minus, plus)

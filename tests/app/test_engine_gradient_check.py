@@ -58,7 +58,7 @@ def test_a_check_can_be_cancelled_and_what_makes_no_sense_is_refused_in_a_senten
                                   (m.CheckGradients((0,), backend="vulkan"), "vulkan")):
             window.send(command)
             window.until(lambda sentence=sentence: sentence in texts(window) and window.snapshot.job is None)
-        window.send(m.CheckGradients(uids_of(window)))
+        window.send(m.CheckGradients(uids_of(window) * 9))   # long enough to be caught
         window.until(lambda: any(e.fraction > 0.01 for e in window.of(m.JobProgress) if e.name == "gradient check"))
         window.send(m.CancelJob())
         window.until(lambda: window.snapshot.job is None)

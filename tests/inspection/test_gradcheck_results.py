@@ -43,9 +43,11 @@ def test_a_gradient_that_is_not_finite_fails() -> None:
 
 def test_a_kinked_entry_is_judged_by_its_frozen_difference() -> None:
     clean = [entry(1.0, 1.0)] * 9
-    right = judge("means", [*clean, entry(1.0, 7.0, kinks={"cutoff": 2}, frozen=1.0)], "float64")
+    right = judge("means", [*clean, entry(1.0, 7.0, kinks={"cutoff": 2}, clean=False, frozen=1.0)], "float64")
     assert right.ok and right.checked == 9 and right.rechecked == 1 and right.kinks == {"cutoff": 1}
-    wrong = judge("means", [*clean, entry(1.0, 1.0, kinks={"cutoff": 2}, frozen=1.5)], "float64")
+    nearby = judge("means", [*clean, entry(1.0, 1.0, kinks={"cutoff": 2}, frozen=1.0)], "float64")
+    assert nearby.ok and nearby.checked == 10 and nearby.rechecked == 1   # a smaller step stays on one side of it
+    wrong = judge("means", [*clean, entry(1.0, 1.0, kinks={"cutoff": 2}, clean=False, frozen=1.5)], "float64")
     assert not wrong.ok and "frozen" in wrong.problem and wrong.worst is not None and wrong.worst.frozen == 1.5
 
 
@@ -57,7 +59,7 @@ def test_a_straight_through_entry_is_judged_by_the_reference() -> None:
 
 def test_zero_everywhere_and_too_many_kinks_fail() -> None:
     assert judge("means", [entry(0.0, 0.0)] * 4, "float64").problem == "every gradient is zero"
-    kinked = entry(1.0, 3.0, kinks={"l1_sign": 1}, frozen=1.0)
+    kinked = entry(1.0, 3.0, kinks={"l1_sign": 1}, clean=False, frozen=1.0)
     assert judge("means", [entry(1.0, 1.0)] * 7 + [kinked] * 3, "float64").ok
     assert "only 6 of 10" in judge("means", [entry(1.0, 1.0)] * 6 + [kinked] * 4, "float64").problem
 

@@ -30,7 +30,7 @@ class RangePlot:
         self._marked: tuple[float, float] | None = None
         self._drag: tuple[float, SelectHow] | None = None   # where the button went down, and what Shift and Ctrl said
         self._down = False
-        with dpg.plot(height=ui.px(HEIGHT), width=-1, no_menus=True, no_mouse_pos=True, no_box_select=True) as plot:
+        with dpg.plot(height=ui.px(HEIGHT), width=-ui.px(10), no_menus=True, no_mouse_pos=True, no_box_select=True) as plot:
             self._x = int(dpg.add_plot_axis(dpg.mvXAxis, no_highlight=True))
             with dpg.plot_axis(dpg.mvYAxis, label="Gaussians", no_highlight=True, scale=dpg.mvPlotScale_Log10) as y:
                 self._band = int(dpg.add_shade_series([], [], y2=[]))

@@ -16,7 +16,7 @@ from app.engine.model import Model
 from app.engine.picking import at_pixel, in_region, painted
 from app.training.marks import FROZEN, HIDDEN, SELECTED
 from app.training.trainer import Trainer
-from tests.app.engine_doubles import Window, request_for, running_engine
+from tests.app.engine_doubles import Window, make_engine, request_for, running_engine
 from tests.training.tiny import make_params, make_scene
 
 SIZE = 48
@@ -251,6 +251,20 @@ def test_undo_after_a_densification_selects_the_descendants():
     ancestors = trainer.lineage.ancestors(model.params.uids.numpy(), 30)
     assert (old.living(model) == (ancestors < 4)).all() and old.living(model).sum() >= 4
     assert (later.living(model) == (model.params.uids.numpy() < 4)).all()
+
+
+def test_who_is_inspected_and_splits_hands_on_to_a_child():
+    engine = make_engine()
+    trainer = Trainer(make_scene(), replace(config(), densify=DensifyConfig(grad_threshold=1e-9)), backend="cpu",
+                      params=make_params(30))
+    trainer.step()
+    engine.model = Model("tiny", trainer, trainer.scene)
+    record = trainer.strategy.densify(trainer.state, 2, trainer.config.densify, after_reset=False)
+    parent = int(record.split[0])
+    assert engine.selection.heir(parent) is None   # it was not selected
+    engine.model.set_mark(SELECTED, np.isin(trainer.params.uids.numpy(), record.born))
+    heir = engine.selection.heir(parent)
+    assert heir is not None and trainer.lineage.parent(heir) == parent
 
 
 def test_a_ply_is_selected_hidden_and_cut_as_well():

@@ -36,20 +36,8 @@ class QuantitiesPanel:
     def build(self, parent: int) -> None:
         ui = self.ui
         with dpg.group(parent=parent):
-            self._combo = int(dpg.add_combo([], width=-1, callback=self._on_quantity, height_mode=dpg.mvComboHeight_Large))
-            tooltip(ui, self._combo, "The number per Gaussian that everything here, and the heatmap, shows")
-            self._help = label(ui, "", Palette.muted, small=True, wrap=0)
-            with dpg.group(horizontal=True, horizontal_spacing=ui.px(10)):
-                with dpg.group():
-                    self._heat = int(dpg.add_checkbox(label="Heatmap", callback=self._on_heat))
-                    tooltip(ui, self._heat, "Colour every Gaussian by it in the picture  (9)")
-                with dpg.group():
-                    self._colors = int(dpg.add_combo(COLORMAPS, default_value=COLORMAPS[0], width=ui.px(86),
-                                                     callback=self._on_colors))
-                    tooltip(ui, self._colors, "Colours of the heatmap; signed quantities are always blue to red around 0")
-                with dpg.group():
-                    self._scale = int(dpg.add_combo(SCALES, default_value=SCALES[0], width=ui.px(100), callback=self._on_scale))
-                    tooltip(ui, self._scale, "Bins of the histogram: linear, logarithmic, or what suits the quantity")
+            with dpg.group() as self._choices:
+                self._build_choices()
             self._problem = label(ui, "", Palette.second, small=True, wrap=0)
             with dpg.group() as self._body:
                 self.plot = RangePlot(ui, self._on_drag)
@@ -57,6 +45,23 @@ class QuantitiesPanel:
                 self._build_range()
                 heading(ui, "Who leads")
                 self.ranking = RankingTable(ui)
+
+    def _build_choices(self) -> None:
+        ui = self.ui
+        self._combo = int(dpg.add_combo([], width=-1, callback=self._on_quantity, height_mode=dpg.mvComboHeight_Large))
+        tooltip(ui, self._combo, "The number per Gaussian that everything here, and the heatmap, shows")
+        self._help = label(ui, "", Palette.muted, small=True, wrap=0)
+        with dpg.group(horizontal=True, horizontal_spacing=ui.px(10)):
+            with dpg.group():
+                self._heat = int(dpg.add_checkbox(label="Heatmap", callback=self._on_heat))
+                tooltip(ui, self._heat, "Colour every Gaussian by it in the picture  (9)")
+            with dpg.group():
+                self._colors = int(dpg.add_combo(COLORMAPS, default_value=COLORMAPS[0], width=ui.px(86),
+                                                 callback=self._on_colors))
+                tooltip(ui, self._colors, "Colours of the heatmap; signed quantities are always blue to red around 0")
+            with dpg.group():
+                self._scale = int(dpg.add_combo(SCALES, default_value=SCALES[0], width=ui.px(100), callback=self._on_scale))
+                tooltip(ui, self._scale, "Bins of the histogram: linear, logarithmic, or what suits the quantity")
 
     def _build_range(self) -> None:
         ui = self.ui
@@ -113,6 +118,7 @@ class QuantitiesPanel:
         if not self._quantities:
             put(self._problem, "Open a scene to see numbers of its Gaussians.")
         show(self._problem, not self._quantities or bool(self._answer is not None and self._answer.problem))
+        show(self._choices, bool(self._quantities))
         show(self._body, self._answer is not None and self._answer.value is not None)
         self.plot.update()
         self.ranking.update(ui.model.snapshot.answers.get("table"))

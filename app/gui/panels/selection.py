@@ -31,7 +31,8 @@ class SelectionPanel:
         self.ui = ui
         self._tool = ""
         self._answer: Answer | None = None
-        self._uids: dict[int, int] = {}
+        self._uids: dict[int, int] = {}        # of the extremes, by their cells
+        self._can: tuple[bool, bool] | None = None   # undo, redo
 
     def build(self, parent: int) -> None:
         ui, act = self.ui, self.ui.actions
@@ -126,8 +127,10 @@ class SelectionPanel:
         show(self._marks, bool(marks))
         show(self._show_all, state.hidden > 0)
         show(self._unfreeze_all, state.frozen > 0)
-        dpg.configure_item(self.undo, enabled=bool(state.undo))
-        dpg.configure_item(self.redo, enabled=bool(state.redo))
+        if (can := (bool(state.undo), bool(state.redo))) != self._can:
+            self._can = can
+            for item, enabled in zip((self.undo, self.redo), can, strict=True):
+                dpg.bind_item_theme(item, 0 if enabled else ui.theme.flat)
         history = [f"{what}: {text}" for what, text in (("undo", state.undo), ("redo", state.redo)) if text]
         put(self._history, "\n".join(history))
         show(self._history, bool(history))

@@ -203,6 +203,14 @@ class CheckGradients(Command):
 
 
 @dataclass(frozen=True)
+class AuditRasterizer(Command):
+    """Hold somebody else's rasterizer, "module:function" or a shipped one, against the reference."""
+    target: str
+    own_scene: bool = True     # also on the Gaussians of the open scene
+    speed: bool = False
+
+
+@dataclass(frozen=True)
 class MeasureViews(Command):
     """Loss, PSNR and SSIM of every scene view, training and held-out, now."""
 
@@ -349,6 +357,13 @@ class LanesMoved(Event):
 @dataclass(frozen=True)
 class GradientsChecked(Event):
     report: GradientReport
+
+
+@dataclass(frozen=True)
+class Audited(Event):
+    target: str
+    clean: bool         # no fault was found
+    text: str           # the report, as `splatscope audit` prints it
 
 
 @dataclass(frozen=True)

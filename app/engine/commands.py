@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from app import messages as m
-from app.engine import gradient_check, laboratory, pictures, selecting, work
+from app.engine import auditing, gradient_check, laboratory, pictures, selecting, work
 from app.engine.options import OptionError, flatten, is_live, with_option
 
 if TYPE_CHECKING:
@@ -130,5 +130,6 @@ HANDLERS: dict[type[m.Command], Callable[[Engine, Any], None]] = {
     m.Operate: selecting.operate, m.Undo: selecting.undo, m.Redo: selecting.redo,
     m.CheckGradients: gradient_check.check_gradients,
     m.Shutdown: shutdown, m.CompareRules: laboratory.compare, m.MeasureViews: pictures.measure_views,
+    m.AuditRasterizer: auditing.audit,
     m.SavePicture: pictures.save_picture, m.RunLanes: laboratory.lanes,
 }

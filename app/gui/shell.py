@@ -22,6 +22,7 @@ from app.gui.keyboard import Keyboard
 from app.gui.layout import Rect
 from app.gui.pacing import Pacing
 from app.gui.panels.alpha_rule import AlphaRulePanel
+from app.gui.panels.audit import AuditPanel
 from app.gui.panels.base import Asking, Panel
 from app.gui.panels.densification import DensificationPanel
 from app.gui.panels.gaussian import GaussianPanel
@@ -57,7 +58,8 @@ AWAKE_SECONDS = 0.5           # full rate for this long after the last sign of t
 INSPECTOR: tuple[tuple[str, type], ...] = (
     ("densify", DensificationPanel), ("numbers", QuantitiesPanel), ("select", SelectionPanel),
     ("gaussian", GaussianPanel), ("xray", XRayPanel), ("alpha", AlphaRulePanel),
-    ("lab", LaboratoryPanel), ("check", GradientCheckPanel), ("views", ViewsPanel), ("options", HyperparameterPanel))
+    ("lab", LaboratoryPanel), ("check", GradientCheckPanel), ("audit", AuditPanel),
+    ("views", ViewsPanel), ("options", HyperparameterPanel))
 """The tabs of the inspector. A new panel is one file and one entry here."""
 
 

@@ -63,6 +63,7 @@ class ViewModel:
     lanes: Lanes | None = None
     measured: messages.ViewsMeasured | None = None
     checked: messages.GradientsChecked | None = None
+    audited: messages.Audited | None = None
     config: dict[str, Any] = field(default_factory=dict)
     config_version: int = 0
     notices: list[ShownNotice] = field(default_factory=list)
@@ -90,6 +91,8 @@ class ViewModel:
                 self.comparison = event.comparison
             case messages.GradientsChecked():
                 self.checked = event
+            case messages.Audited():
+                self.audited = event
             case messages.ViewsMeasured():
                 self.measured = event
             case messages.LanesMoved():

@@ -1,0 +1,55 @@
+"""Auditing somebody else's rasterizer from the window: in a process of its own, which foreign code may take down."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from app.engine.background import Report
+from app.engine.jobs import Job, Refused, Work
+from app.messages import Audited, AuditRasterizer
+
+if TYPE_CHECKING:
+    from app.engine.loop import Engine
+
+AUDITING = "audit"
+POLL = 0.1   # seconds between two looks at whether nobody waits any more
+
+
+def audit(engine: Engine, command: AuditRasterizer) -> None:
+    """Answers with Audited. Training goes on meanwhile, at half the speed."""
+    if not command.target.strip():
+        engine.notice("Name the rasterizer to audit as module:function, or cpu, reference, plain.", "warning")
+    elif not engine.jobs.has(AUDITING):
+        engine.jobs.add(Job(AUDITING, _audit(engine, command), exclusive=False))
+
+
+def _audit(engine: Engine, command: AuditRasterizer) -> Work:
+    words = [sys.executable, "-m", "app", "audit", command.target.strip(), *(["--speed"] if command.speed else [])]
+    if command.own_scene and engine.model is not None:
+        words += ["--scene", engine.model.path]
+    code, text, said = yield from engine.background(lambda report: _run(words, report), "audit").wait()
+    if code not in (0, 1):   # the command line's own sentence
+        raise Refused(next((line.removeprefix("splatscope: ") for line in reversed(said.splitlines()) if line.strip()),
+                           f"the audit ended with exit code {code}"))
+    engine.emit(Audited(command.target.strip(), code == 0, text))
+
+
+def _run(words: list[str], report: Report) -> tuple[int, str, str]:
+    """(exit code, stdout, stderr). A report that raises, since the job was cancelled, ends the process."""
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+                               env={**os.environ, "PYTHONIOENCODING": "utf-8"})
+    try:
+        while True:
+            report(0.5, "asking the rasterizer")
+            try:
+                out, said = process.communicate(timeout=POLL)
+                return process.returncode, out, said
+            except subprocess.TimeoutExpired:
+                continue
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()

@@ -110,8 +110,7 @@ class SelectTools:
 
     def _draw_outlines(self, outlines: np.ndarray, fit: Fit) -> None:
         for points in fit.to_area(overlay.ellipses(outlines, OUTLINE_SIGMAS)).tolist():
-            dpg.draw_polyline(points, color=(*MARK[:3], 220), thickness=1.2 * self.ui.theme.scale, closed=True,
-                              parent=self._outlines)
+            dpg.draw_polyline(points, color=(*MARK[:3], 170), thickness=self.ui.theme.scale, closed=True, parent=self._outlines)
 
 
 def _to_picture(fit: Fit, points: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.gui.theme import BODY
+from app.gui.theme import SMALL
 from app.gui.toolkit import dpg
 from app.gui.widgets import Ui, show, text_width
 
@@ -29,6 +29,7 @@ class Tabs:
     def add(self, title: str) -> tuple[int, int]:
         """(tab, the window that its panel goes into). The first tab is in front until another is."""
         tab = int(dpg.add_button(label=title, callback=self._on_press, parent=self._rows[0]))
+        dpg.bind_item_font(tab, self._ui.theme.small)
         body = int(dpg.add_child_window(border=False, parent=self._parent, show=False))
         self._bodies[tab], self._titles[tab] = body, title
         if len(self._bodies) == 1:
@@ -52,7 +53,7 @@ class Tabs:
     def _place(self, width: float) -> None:
         """Fill row after row."""
         px = self._ui.px
-        widths = {tab: text_width(title, px(BODY)) + 2 * px(PADDING) for tab, title in self._titles.items()}
+        widths = {tab: text_width(title, px(SMALL)) + 2 * px(PADDING) for tab, title in self._titles.items()}
         key = (width, sum(widths.values()))   # a text is measured exactly once fonts are loaded
         if key == self._placed:
             return

@@ -10,7 +10,7 @@ from app.gui import formatting
 from app.gui.panels.trails import Trails
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
-from app.gui.widgets import Ui, forget, heading, label, put, show, tooltip
+from app.gui.widgets import Ui, forget, heading, label, put, relabel, show, tooltip
 from app.inspection.results import AdamState, Chain, Fate, Link, Relative
 
 NAME, NUMBER = 106, 96        # px of the columns at 100 %
@@ -29,7 +29,6 @@ class ChainView:
         self._shown: Chain | None = None
         self._shape: object = None
         self._cells: dict[str, tuple[int, int, int]] = {}
-        self._relatives: list[tuple[int, int]] = []   # button, uid
 
     def build(self) -> None:
         ui = self.ui
@@ -58,7 +57,7 @@ class ChainView:
                                                       show=False)))
                 more = label(ui, "", Palette.muted, small=True)
             self._families[name] = int(row), [*buttons, more]
-        self._uids: dict[tuple[str, int], int] = {}
+        self._uids: dict[tuple[str, int], int | None] = {}   # None = gone
 
     def _build_fate(self) -> None:
         ui = self.ui
@@ -120,9 +119,8 @@ class ChainView:
             show(item, index < len(relatives))
             if index < len(relatives):
                 relative = relatives[index]
-                self._uids[name, index] = relative.uid
-                dpg.configure_item(item, label=str(relative.uid) if relative.alive else f"{relative.uid} gone",
-                                   enabled=relative.alive)
+                self._uids[name, index] = relative.uid if relative.alive else None
+                relabel(item, str(relative.uid) if relative.alive else f"{relative.uid} gone")
                 dpg.bind_item_theme(item, 0 if relative.alive else self.ui.theme.flat)
         put(more, f"and {len(relatives) - len(buttons)} more" if len(relatives) > len(buttons) else "")
 
@@ -132,8 +130,9 @@ class ChainView:
         share = fate.statistic / fate.threshold if fate.threshold > 0 else 0.0
         dpg.set_value(self._bar, min(max(share, 0.0), 1.0) if math.isfinite(share) else 0.0)
         dpg.configure_item(self._bar, overlay=f"{formatting.number(fate.statistic)} of {formatting.number(fate.threshold)}")
-        reset = f" Opacities are reset at {formatting.count(fate.next_reset)}." if fate.next_reset is not None else ""
-        put(self._why, f"{fate.why}{reset}\n{fate.label}; {fate.views} view{'' if fate.views == 1 else 's'} so far.")
+        reset = "" if fate.next_reset is None else f"\nOpacities are reset at iteration {formatting.count(fate.next_reset)}."
+        seen = f"{formatting.count(fate.views)} view{'' if fate.views == 1 else 's'} since the last densification"
+        put(self._why, f"{fate.why}{reset}\nStatistic: {fate.label},\n{seen}.")
 
     def _show_links(self, chain: Chain) -> None:
         where = f"Step {formatting.count(chain.iteration)}, {chain.view}. " if chain.iteration else ""
@@ -182,8 +181,9 @@ class ChainView:
         put(self._rates, "\n".join(lines))
 
     def _on_relative(self, sender: int, value: None, which: tuple[str, int]) -> None:
-        if which in self._uids:
-            self.ui.actions.select_uid(self._uids[which])
+        uid = self._uids.get(which)
+        if uid is not None:
+            self.ui.actions.select_uid(uid)
 
 
 def written(values: np.ndarray, parts: tuple[str, ...]) -> str:

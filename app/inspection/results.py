@@ -55,6 +55,7 @@ class XRay:
     rebuilt: np.ndarray           # [n+1] float32 T as the backward walk rebuilds it from T_N by division
     alpha_max: float
     alpha_gradient: str
+    hidden: int = 0               # contributors that the picture leaves out for the user, and training does not
 
     @property
     def errors(self) -> np.ndarray:

@@ -20,6 +20,7 @@ from app.data.scene import View
 from app.inspection.questions import Sight, Unanswerable, XRayQuestion
 from app.inspection.results import Refused, XRay
 from app.training.arrays import host
+from app.training.marks import HIDDEN
 from app.training.views import to_target
 from render.config import TILE_SIZE, RasterConfig
 from render.pipeline import render
@@ -60,11 +61,12 @@ def xray(model: Model, question: XRayQuestion) -> XRay:
         loss = model.options.loss
     found, refused = contributions(output, part, model.background, model.options.raster, column, row)
     answer = taken_apart(found, model.options.raster, cotangent)
-    uids = host(model.params.uids)
+    uids, mark = host(model.params.uids), model.mark(HIDDEN)
+    hidden = 0 if mark is None else int(mark[found.ids.to(mark.device)].sum())
     if refused is not None:
         refused = replace(refused, uid=int(uids[refused.uid]))
     return replace(answer, x=x, y=y, width=camera.width, height=camera.height, view=view.name if view is not None else "",
-                   uids=uids[answer.uids], refused=refused, rendered=image[row, column].numpy(), loss=loss)
+                   uids=uids[answer.uids], refused=refused, rendered=image[row, column].numpy(), loss=loss, hidden=hidden)
 
 
 def photograph(model: Model, question: XRayQuestion) -> View | None:

@@ -16,6 +16,7 @@ from app.engine.model import Model
 from app.inspection.questions import Sight, Unanswerable, XRayQuestion
 from app.inspection.results import XRay
 from app.inspection.xray import xray
+from app.training.marks import HIDDEN
 from app.training.trainer import Trainer
 from app.training.views import load_target
 from render.config import ALPHA_GRADIENTS, RasterConfig
@@ -146,6 +147,11 @@ def test_who_is_refused_by_the_stopping_rule() -> None:
 
 def test_an_empty_pixel_is_background_and_one_outside_has_no_answer() -> None:
     case = make_stack(63, dtype=torch.float32)
+    model = still(case)
+    uids = xray(model, XRayQuestion(Sight.of(case.camera), 12, 12)).uids
+    model.set_mark(HIDDEN, np.isin(model.params.uids.numpy(), uids[:2]))   # training sees what the user hides
+    answer = xray(model, XRayQuestion(Sight.of(case.camera), 12, 12))
+    assert answer.hidden == 2 <= len(uids) and np.array_equal(answer.uids, uids)
     far = case.with_params(means=case.params.means + 1e4)
     model = still(far, white=True)
     answer = xray(model, XRayQuestion(Sight.of(case.camera), 3, 3))

@@ -140,7 +140,8 @@ class XRayPanel:
         if not len(x.uids):
             return "Nothing is blended here: the pixel is the background.\n\n\n"
         many = f"{formatting.count(len(x.uids))} contributor{'s' if len(x.uids) > 1 else ''}"
-        lines = [f"{many}, {int(x.clamped.sum())} clamped at {x.alpha_max:g}",
+        hidden = f", {x.hidden} hidden by you" if x.hidden else ""   # the picture leaves them out, training does not
+        lines = [f"{many}, {int(x.clamped.sum())} clamped at {x.alpha_max:g}{hidden}",
                  f"the background's share is T_N = {formatting.number(x.transmittance)}"]
         if x.refused is not None:
             r = x.refused

@@ -62,7 +62,7 @@ SHORTCUTS: tuple[Shortcut, ...] = (
     *(Shortcut(tool.key, "set_tool", tool.key, "Turn the camera, select by clicks" if tool.name == "navigate" else
                f"Select by {tool.label.lower()}",
                argument=tool.name) for tool in TOOLS.values()),
-    Shortcut("Comma", "smaller_brush", ",  .", "Brush smaller, larger"),
+    Shortcut("Comma", "smaller_brush", ", / .", "Brush smaller, larger"),
     Shortcut("Period", "larger_brush", "", ""),
     Shortcut("A", "select_more", "Ctrl+A", "Select all", ctrl=True, argument="all"),
     Shortcut("I", "select_more", "Ctrl+I", "Invert the selection", ctrl=True, argument="invert"),

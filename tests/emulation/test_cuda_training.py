@@ -11,6 +11,7 @@ import torch
 from app import messages as m
 from app.config import DensifyConfig, TrainConfig
 from app.engine.work import Ready
+from app.training.marks import FROZEN
 from app.training.trainer import Trainer
 from app.training.verdict import TrainingStopped
 from render.backends import cuda
@@ -261,3 +262,18 @@ def test_out_of_memory_on_the_cpu_pauses_with_a_sentence():
         window.until(window.state("paused"))
         assert any("not enough memory for 20 Gaussians" in e.text for e in window.of(m.Notice))
         assert not window.of(m.EngineFailed)
+
+
+def test_what_is_frozen_keeps_its_bits(emulated):
+    """Through steps, a densification and a reset of opacities."""
+    trainer = Trainer(tiny(), CONFIG, backend="cuda")
+    frozen = torch.arange(len(trainer.params)) < 7
+    trainer.state.rows.put(FROZEN, frozen)
+    before = {name: tensor.detach()[frozen].clone() for name, tensor in trainer.params.trained().items()}
+    for _ in range(CONFIG.iterations):
+        trainer.step()
+    trainer.settle()
+    assert len(trainer.params) > 30 and trainer.params.uids[:7].tolist() == list(range(7))
+    for name, tensor in trainer.params.trained().items():
+        assert torch.equal(tensor.detach()[:7], before[name]), name
+    assert trainer.state.rows[FROZEN].sum() == 7

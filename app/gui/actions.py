@@ -50,7 +50,7 @@ SHORTCUTS: tuple[Shortcut, ...] = (
     Shortcut("Spacebar", "toggle_play", "Space", "Train or pause"),
     Shortcut("N", "step", "N", "One training step"),
     Shortcut("O", "open", "Ctrl+O", "Open a scene", ctrl=True),
-    Shortcut("S", "save", "Ctrl+S", "Save a PLY", ctrl=True),
+    Shortcut("S", "save", "Ctrl+S", "Save a PLY, or this view as a PNG", ctrl=True),
     Shortcut("E", "evaluate", "Ctrl+E", "Measure the held-out views", ctrl=True),
     Shortcut("O", "toggle_error", "O", "Error map on and off"),
     Shortcut("G", "toggle_truth", "G", "Ground truth on and off"),

@@ -249,7 +249,7 @@ class ViewRequest:
     """What the viewport wants to see."""
     camera: Camera
     mode: ViewMode = "color"
-    quantity: str = "mean2d_grad"      # heatmap quantity, see app/training/probes.py
+    quantity: str = "mean2d_grad"      # heatmap quantity, see app/training/quantities/
     value_range: tuple[float, float] | None = None  # None = automatic
     view_index: int | None = None      # the scene view this camera coincides with (error and truth need it)
     moving: bool = False               # the user is dragging: training yields

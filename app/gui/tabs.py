@@ -53,11 +53,11 @@ class Tabs:
     def _place(self, width: float) -> None:
         """Fill row after row."""
         px = self._ui.px
-        widths = {tab: text_width(title, px(SMALL)) + 2 * px(PADDING) for tab, title in self._titles.items()}
-        key = (width, sum(widths.values()))   # a text is measured exactly once fonts are loaded
+        key = (width, text_width(next(iter(self._titles.values())), px(SMALL)))   # a text is measured once fonts are loaded
         if key == self._placed:
             return
         self._placed = key
+        widths = {tab: text_width(title, px(SMALL)) + 2 * px(PADDING) for tab, title in self._titles.items()}
         row, used = 0, 0.0
         for tab, wide in widths.items():
             if used and used + wide > width and row < ROWS - 1:

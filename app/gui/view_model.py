@@ -33,12 +33,14 @@ class Totals:
     cloned: int = 0
     split: int = 0
     pruned: int = 0
+    resets: int = 0         # opacity resets, not the Gaussians in them
     events: int = 0
 
     def add(self, event: Densified) -> None:
         self.cloned += event.cloned
         self.split += event.split
         self.pruned += event.pruned
+        self.resets += bool(event.reset)
         self.events += 1
 
 

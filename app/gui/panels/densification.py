@@ -123,8 +123,12 @@ class DensificationPanel:
             put(self._cells["last", name], formatting.NONE if last is None else formatting.count(getattr(last, name)))
             put(self._cells["total", name], formatting.count(getattr(totals, name)))
         reset = next((e for e in reversed(events) if e.reset), None)
-        put(self._reset, f"Opacities last reset at iteration {formatting.count(reset.iteration)}." if reset else
-            "No opacity reset yet.")
+        if reset is None:
+            put(self._reset, "No opacity reset yet.")
+        else:
+            number = formatting.count
+            put(self._reset, f"{number(reset.reset)} opacities lowered at iteration {number(reset.iteration)}; "
+                             f"{totals.resets} reset{'s' if totals.resets != 1 else ''} in all.")
         newest = events[::-1][:ROWS]
         for index, (row, cells) in enumerate(self._table_rows):
             shown = index < len(newest)

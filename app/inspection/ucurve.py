@@ -15,7 +15,7 @@ NEAREST = 10
 
 
 def slopes(steps: np.ndarray, errors: np.ndarray) -> tuple[float, float]:
-    """(truncation, rounding): least-squares slopes of log error over log step right and left of the smallest error.
+    """(truncation, rounding): least-squares slopes of log error over log step right and left of the bottom.
 
     steps [S] > 0 in any order; errors [S] >= 0. Truncation goes as h^2, so +2 is expected there; rounding as eps/h, -1.
     NaN for a branch with fewer than four points between ABOVE_BOTTOM times the bottom and BELOW_WHOLE.
@@ -26,8 +26,11 @@ def slopes(steps: np.ndarray, errors: np.ndarray) -> tuple[float, float]:
     h, e = h[usable], e[usable]
     if len(e) < 3:
         return math.nan, math.nan
-    bottom = int(e.argmin())
-    stands_out = (e > ABOVE_BOTTOM * e[bottom]) & (e < BELOW_WHOLE)
+    # One lucky rounding is no bottom: a median over neighbours is.
+    padded = np.pad(e, 2, mode="edge")
+    around = np.array([np.median(padded[i:i + 5]) for i in range(len(e))])
+    bottom = int(around.argmin())
+    stands_out = (e > ABOVE_BOTTOM * around[bottom]) & (e < BELOW_WHOLE)
     right = [i for i in range(bottom + 1, len(e)) if stands_out[i]]
     left = [i for i in range(bottom - 1, -1, -1) if stands_out[i]]
     return _fit(h, e, right[:NEAREST]), _fit(h, e, left[:NEAREST])

@@ -17,7 +17,7 @@ from tests import scenes
 from tests.stages.test_cpu_contract import BACKGROUNDS, TAPPED, noise
 
 PICTURES = ("colors", "transmittances", "depths")
-EVERYWHERE = [pytest.param("emulated"), pytest.param("card", marks=pytest.mark.gpu)]
+EVERYWHERE = [pytest.param("emulated", marks=pytest.mark.thorough), pytest.param("card", marks=pytest.mark.gpu)]
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3}
 """Atomics add in any order, and nvcc contracts a*b+c, which the CPU's compilers do elsewhere."""
 

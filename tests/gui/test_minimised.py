@@ -47,6 +47,7 @@ def test_G03_training_keeps_its_speed_while_minimised(make_window: Callable[...,
     assert window.close() == 0
 
 
+@pytest.mark.thorough
 def test_G14_a_minimised_window_closes_as_any_other(make_window: Callable[..., Window]) -> None:
     """As when its entry in the taskbar is closed: at once, with exit code 0, in the middle of training."""
     window = make_window(busy=True, managed=True)
@@ -56,6 +57,7 @@ def test_G14_a_minimised_window_closes_as_any_other(make_window: Callable[..., W
     assert window.preferences.exists()
 
 
+@pytest.mark.thorough
 def test_G04_the_news_of_five_minutes_minimised_fit_into_memory(make_window: Callable[..., Window]) -> None:
     """18,000 steps and 4,500 snapshots (15 a second) of an engine in a hurry: RSS grows by less than 50 MB, read or unread."""
     window = make_window(managed=True)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.gui.conftest import Window
 
@@ -279,6 +280,7 @@ def test_idle_draws_ten_frames_and_a_touched_window_at_most_sixty(make_window: C
     assert window.close() == 0
 
 
+@pytest.mark.thorough
 def test_G13_G14_closing_mid_training_is_clean(make_window: Callable[..., Window]) -> None:
     """Engine joined before the context goes; exit code 0; preferences written; the layout comes back."""
     window = make_window(busy=True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 from app.inspection.audit.types import PARAMETERS, Comparison, Report
 
@@ -16,6 +14,9 @@ SMALLEST = 1e-16
 
 def save_png(report: Report, path: str | Path) -> None:
     """Write the figure. Raises OSError where the file cannot be written."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg   # half a second that only a picture is worth
+    from matplotlib.figure import Figure
+
     rows = len(report.comparisons)
     figure = Figure(figsize=(15, 2.9 * rows + 1.0), layout="constrained")
     FigureCanvasAgg(figure)   # off-screen, whatever the user's default backend is

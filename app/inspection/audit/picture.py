@@ -14,7 +14,7 @@ SMALLEST = 1e-16
 
 def save_png(report: Report, path: str | Path) -> None:
     """Write the figure. Raises OSError where the file cannot be written."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg   # half a second that only a picture is worth
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # half a second that only a picture is worth
     from matplotlib.figure import Figure
 
     rows = len(report.comparisons)

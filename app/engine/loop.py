@@ -16,6 +16,7 @@ from app.config import TrainConfig
 from app.data.scene import SceneError
 from app.engine import commands, work
 from app.engine.background import Background, Report
+from app.engine.full import out_of_memory
 from app.engine.history import History, Smoothed
 from app.engine.inspector import Inspector
 from app.engine.jobs import Jobs, Refused
@@ -38,7 +39,6 @@ from app.messages import (
     ViewRequest,
 )
 from app.training.backend import set_threads
-from app.training.memory import is_out_of_memory
 from render import interrupt
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class Engine:
     def job_failed(self, name: str, error: BaseException) -> None:
         if isinstance(error, (SceneError, Refused, OSError)):
             self.notice(str(error), "error", aloud=self.stopping.is_set())   # already a sentence for the user
-        elif not self.out_of_memory(error):
+        elif not out_of_memory(self, error):
             self.fail(name, error)
 
     # ------------------------------------------------------------------ the thread
@@ -201,7 +201,7 @@ class Engine:
             except interrupt.Interrupted:
                 return
             except Exception as error:  # noqa: BLE001 - shown to the user
-                if not self.out_of_memory(error):
+                if not out_of_memory(self, error):
                     self.fail("Drawing the view", error)
         if not self._inspect():
             return
@@ -228,7 +228,7 @@ class Engine:
         except interrupt.Interrupted:
             return False
         except Exception as error:  # noqa: BLE001 - shown to the user
-            if not self.out_of_memory(error):
+            if not out_of_memory(self, error):
                 self.fail("An instrument", error)
         return True
 
@@ -240,7 +240,7 @@ class Engine:
             try:
                 commands.handle(self, command)
             except Exception as error:  # noqa: BLE001 - shown to the user
-                if not self.out_of_memory(error):
+                if not out_of_memory(self, error):
                     self.fail(type(command).__name__, error)
             self.commands_done += 1
             self.publisher.dirty = True
@@ -311,30 +311,12 @@ class Engine:
             self.running, self.steps_left = False, None
             self.notice(str(error), "error", aloud=True)
         except Exception as error:  # noqa: BLE001 - shown to the user
-            if not self.out_of_memory(error):
+            if not out_of_memory(self, error):
                 self.fail(doing, error)
             self.model.moved()
         finally:
             self.say_notices()
         return None
-
-    def out_of_memory(self, error: BaseException) -> bool:
-        """Whether that is what went wrong. On a GPU the run then goes on on the CPU, elsewhere it pauses; said aloud."""
-        if not is_out_of_memory(error):
-            return False
-        model = self.model
-        count = len(model.params) if model is not None else 0
-        if model is None or model.backend != "cuda":
-            self.running, self.steps_left = False, None
-            what = f"{count:,} Gaussians at this size" if count else "this"
-            self.notice(f"There is not enough memory for {what}: lower densify.cap, or open the scene smaller (-r 2).",
-                        "error", aloud=True)
-        elif not self.jobs.has(work.SWITCHING):
-            instead = next(name for name in ("cpu", "reference") if name in self.usable_backends)
-            self.notice(f"The GPU's memory is used up with {count:,} Gaussians, so the backend {instead} goes on: lower "
-                        "densify.cap or open the scene smaller, then choose cuda again.", "error", aloud=True)
-            self.jobs.add(work.switch_backend(self, instead))
-        return True
 
     def _stepped(self, report: Any, seconds: float) -> None:
         self.pace.stepped(seconds)

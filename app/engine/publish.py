@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.engine.full import out_of_memory
 from app.engine.memory import memory_bytes
 from app.messages import Curve, GaussianReport, Histogram, Snapshot
 
@@ -93,7 +94,7 @@ class Publisher:
             snapshot = self._snapshot()
         except Exception as error:  # noqa: BLE001 - shown to the user; the next snapshot goes without what failed
             engine.selected_uid = None
-            if not engine.out_of_memory(error):
+            if not out_of_memory(engine, error):
                 engine.fail("Describing the run", error)
             snapshot = Snapshot(state="failed", iterations=engine.config.iterations, backend=engine.backend)
         engine.snapshots.put(snapshot)

@@ -29,6 +29,7 @@ class AuditArgs:
     dtype: Literal["auto", "float64", "float32"] = setting(
         "auto", "Type of the tensors: auto takes float64 where the function does.")
     speed: bool = setting(False, "Measure how long forward and backward take.")
+    narrow: bool = setting(False, "The text in one column, for narrow windows.")
 
 
 def run(args: AuditArgs) -> int:
@@ -56,7 +57,7 @@ def run(args: AuditArgs) -> int:
         say(str(error))
         return 2
     report.notes += notes
-    print(as_json(report) if args.json else as_text(report))
+    print(as_json(report) if args.json else as_text(report, args.narrow))
     if args.report:
         Path(args.report).expanduser().write_text(as_json(report) + "\n", encoding="utf-8")
     if args.png:

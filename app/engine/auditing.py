@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.engine.background import Report
@@ -27,14 +29,32 @@ def audit(engine: Engine, command: AuditRasterizer) -> None:
 
 
 def _audit(engine: Engine, command: AuditRasterizer) -> Work:
-    words = [sys.executable, "-m", "app", "audit", command.target.strip(), *(["--speed"] if command.speed else [])]
-    if command.own_scene and engine.model is not None:
-        words += ["--scene", engine.model.path]
-    code, text, said = yield from engine.background(lambda report: _run(words, report), "audit").wait()
+    words = [sys.executable, "-m", "app", "audit", command.target.strip(), "--narrow",
+             *(["--speed"] if command.speed else [])]
+    with tempfile.TemporaryDirectory() as folder:
+        if command.own_scene and engine.model is not None:
+            words += ["--scene", _snapshot(engine, Path(folder))]
+        code, text, said = yield from engine.background(lambda report: _run(words, report), "audit").wait()
     if code not in (0, 1):   # the command line's own sentence
         raise Refused(next((line.removeprefix("splatscope: ") for line in reversed(said.splitlines()) if line.strip()),
                            f"the audit ended with exit code {code}"))
     engine.emit(Audited(command.target.strip(), code == 0, text))
+
+
+def _snapshot(engine: Engine, folder: Path) -> str:
+    """The Gaussians as they are now, as a run folder: with the cameras of the scene where it has any."""
+    from app.data.cameras_json import write_cameras_json
+    from app.data.gaussians import write_gaussians
+    from app.training.arrays import to_arrays
+
+    model = engine.model
+    assert model is not None
+    name = Path(model.path).name or "scene"
+    run = folder / f"{name} at iteration {model.iteration}"
+    write_gaussians(run / "point_cloud" / f"iteration_{model.iteration}" / "point_cloud.ply", to_arrays(model.params))
+    if model.scene is not None:
+        write_cameras_json(run / "cameras.json", model.scene.views)
+    return str(run)
 
 
 def _run(words: list[str], report: Report) -> tuple[int, str, str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from app.engine.loop import Engine
     from app.inspection.problem import Problem
 
-CHECKING = "gradient check"
+CHECKING = "check"
 MOST_GAUSSIANS = 200
 """Of one check: some thirty seconds of two cores each hundred."""
 

@@ -35,6 +35,8 @@ EMPTY_ALPHA = 0.02
 BACKDROP = (0.055, 0.06, 0.07)
 """Behind false colours and outside a photograph: dark, and none of the maps' own colours."""
 ELLIPSOID_SIGMAS = 2.0
+SURROUNDS = 3.0
+"""A Gaussian nearer to the camera than so many of its largest standard deviations is not drawn as an ellipsoid."""
 POINT_SIGMAS = 2.0
 POINT_EPS2D = 0.5
 """A point is a Gaussian of no size: the low-pass [px^2] alone makes it POINT_SIGMAS * sqrt(0.5) = 1.4 px in radius."""
@@ -288,6 +290,8 @@ def _solid(sight: Sight, *, sigmas: float, shaded: bool, eps2d: float | None = N
                      eps2d=sight.rules.eps2d if eps2d is None else eps2d)
     gaussians = sight.drawn.gaussians
     visible = gaussians.opacities >= sight.rules.cutoff   # what training cannot see is not drawn either
+    if shaded:   # one that surrounds the camera would be all there is to see, though training sees through it
+        visible = visible & (_distances(gaussians.means, sight.camera) > SURROUNDS * gaussians.scales.amax(dim=1))
     opacities = torch.where(visible, raster.cutoff * math.exp(0.5 * sigmas * sigmas), 0.0).to(gaussians.opacities)
     solid = replace(gaussians, opacities=opacities, scales=gaussians.scales if scales is None else scales)
     output = sight.render(gaussians=solid, raster=raster, background=_backdrop(sight))
@@ -295,6 +299,12 @@ def _solid(sight: Sight, *, sigmas: float, shaded: bool, eps2d: float | None = N
     if not shaded:
         return Picture(image)
     return Picture(image * _sphere_shade(output, sigmas)[..., None])
+
+
+def _distances(means: torch.Tensor, camera: Camera) -> torch.Tensor:
+    """[N] world units from the camera."""
+    center = torch.as_tensor(camera.center, dtype=means.dtype, device=means.device)
+    return torch.linalg.vector_norm(means - center, dim=1)
 
 
 def _sphere_shade(output: RenderOutput, sigmas: float) -> np.ndarray:

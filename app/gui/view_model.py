@@ -11,6 +11,8 @@ from app.gui import formatting
 from app.inspection.rules import Comparison, Lanes
 from app.messages import Curve, Densified, Frame, Histogram, Snapshot
 
+WAITED_FOR = {"lanes": "the lanes", "compare": "a comparison", "check": "a check", "losses": "the losses"}
+"""Jobs during which training stands still, in words; short evaluations are not worth one."""
 EVENT_LIMIT = 500        # densification events kept for the table; totals count all of them
 NOTICE_SECONDS = 7.0
 NOTICE_LIMIT = 100
@@ -194,11 +196,18 @@ class ViewModel:
         left = () if math.isnan(self.eta) else (f"{text}   {formatting.duration(self.eta)} left",)
         return (*left, text, share)
 
+    def job_text(self, name: str) -> str:
+        """How far the long task of this name is, for the panel that began it; empty while it does not run."""
+        job = self.job
+        return f"Working: {job.fraction:.0%}. × beside Job stops it." if job is not None and job.name == name else ""
+
     @property
     def state_text(self) -> str:
         """One word or phrase for the training state."""
         if self.scene is not None and not self.scene.trainable and self.snapshot.state != "failed":
             return "View only"
+        if self.job is not None and self.job.name in WAITED_FOR and self.snapshot.state == "running":
+            return f"Waits for {WAITED_FOR[self.job.name]}"
         return {"empty": "No scene", "loading": "Loading", "running": "Training", "paused": "Paused",
                 "finished": "Finished", "failed": "Stopped by an error"}[self.snapshot.state]
 

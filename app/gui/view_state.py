@@ -128,6 +128,7 @@ class ViewState:
         if self.rig is None or width < 16 or height < 16:
             return None
         moving = self.moving(now)
+        training = training and self.mode != "truth"   # a photograph is not drawn anew for every step
         if self.view_index is None:
             return self.rig.camera(*self.resolution.choose(width, height, moving=moving, training=training))
         camera = self.views[self.view_index].camera

@@ -30,7 +30,7 @@ def test_chosen_gaussians_are_checked_while_the_run_stands_still():
         assert any("shN is not checked" in note for note in report.notes) and report.sweeps
         for row in report.parameters:
             assert row.ok or row.problem.startswith(("only", "every")), row
-        shares = [e.fraction for e in window.of(m.JobProgress) if e.name == "gradient check" and not e.done]
+        shares = [e.fraction for e in window.of(m.JobProgress) if e.name == "check" and not e.done]
         assert shares == sorted(shares) and len(shares) > 5
         assert window.snapshot.iteration == 3
 
@@ -59,7 +59,7 @@ def test_a_check_can_be_cancelled_and_what_makes_no_sense_is_refused_in_a_senten
             window.send(command)
             window.until(lambda sentence=sentence: sentence in texts(window) and window.snapshot.job is None)
         window.send(m.CheckGradients(uids_of(window) * 50))   # long enough to be caught, and too many at once
-        window.until(lambda: any(e.fraction > 0.01 for e in window.of(m.JobProgress) if e.name == "gradient check"))
+        window.until(lambda: any(e.fraction > 0.01 for e in window.of(m.JobProgress) if e.name == "check"))
         assert "1,000 Gaussians are selected; 200 of them, drawn at random, are checked." in texts(window)
         window.send(m.CancelJob())
         window.until(lambda: window.snapshot.job is None)

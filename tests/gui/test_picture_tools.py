@@ -54,10 +54,12 @@ def test_split_difference_losses_and_saved_pictures(make_window: Callable[..., W
     press(window, "Measure now")
     window.wait_for(f"{VIEWS}._found is not None and len({VIEWS}._found.views) == 68")
     window.frames(6)
-    rows = window.get(f"[dpg.get_item_label(dpg.get_item_children(r, 1)[0]) for r in dpg.get_item_children({VIEWS}._table, 1)]")
+    first = "dpg.get_item_children(dpg.get_item_children({row}, 1)[0], 1)"   # the selectable and the name behind it
+    names = f"[dpg.get_value({first.format(row='r')}[1]) for r in dpg.get_item_children({VIEWS}._table, 1)]"
+    rows = window.get(names)
     worst = window.get(f"max({VIEWS}._found.views, key=lambda v: v.loss).name")
     assert len(rows) == 68 and rows[0] == worst
-    second = window.get(f"dpg.get_item_children(dpg.get_item_children({VIEWS}._table, 1)[1], 1)[0]")
+    second = window.get(first.format(row=f"dpg.get_item_children({VIEWS}._table, 1)[1]") + "[1]")
     window.click(*window.middle(str(second)))
     window.wait_for(f"shell.view.views[shell.view.view_index].name == {rows[1]!r}")
 

@@ -36,6 +36,7 @@ class AuditPanel:
                 self.go = button(ui, "Audit it", self._on_audit, "In a process of its own; training goes on. × beside Job "
                                  "stops it", width=100)
                 self._copy = button(ui, "Copy report", self._on_copy, "The text below, to the clipboard", width=110)
+            self._working = label(ui, "", Palette.accent, small=True, wrap=0)
             self._verdict = label(ui, "Nothing is audited yet.", Palette.muted, wrap=0)
             with dpg.child_window(height=-1, horizontal_scrollbar=True, border=False, show=False) as box:
                 self._text = int(dpg.add_text(""))
@@ -44,6 +45,9 @@ class AuditPanel:
         show(self._copy, False)
 
     def update(self) -> None:
+        working = self.ui.model.job_text("audit")
+        put(self._working, working)
+        show(self._working, bool(working))
         found = self.ui.model.audited
         if found is self._found:
             return

@@ -57,6 +57,7 @@ class GradientCheckPanel:
                 self._backend_item = int(dpg.add_combo([OWN], default_value=OWN, width=ui.px(98), callback=self._on_backend))
                 tooltip(ui, self._backend_item, "Whose backward pass is tested")
                 self.check = button(ui, "Check", self._on_check, "Training waits meanwhile; × beside Job stops it", width=96)
+            self._working = label(ui, "", Palette.accent, small=True, wrap=0)
             self._empty = label(ui, "Nothing is checked yet.", Palette.muted, small=True, wrap=0)
             with dpg.group(show=False) as results:
                 self._results()
@@ -78,8 +79,10 @@ class GradientCheckPanel:
                 dpg.add_table_column(label=text, init_width_or_weight=share)
             for _ in PARAM_GROUPS:
                 with dpg.table_row(show=False) as row:
-                    name = int(dpg.add_selectable(label="", span_columns=True, callback=self._on_row))
-                    self._rows.append((int(row), name, tuple(int(dpg.add_text("")) for _ in COLUMNS[1:])))
+                    with dpg.group(horizontal=True, horizontal_spacing=0):   # its own text would stand higher than the others
+                        name = int(dpg.add_selectable(label="", span_columns=True, callback=self._on_row))
+                        first = int(dpg.add_text(""))
+                    self._rows.append((int(row), name, (first, *(int(dpg.add_text("")) for _ in COLUMNS[1:]))))
         dpg.bind_item_font(table, ui.theme.small)
         self._notes = label(ui, "", Palette.muted, small=True, wrap=0)
         with dpg.group(show=False) as curve:
@@ -115,6 +118,9 @@ class GradientCheckPanel:
         if backends != self._backends:
             self._backends = backends
             dpg.configure_item(self._backend_item, items=[OWN, *backends])
+        working = model.job_text("check")
+        put(self._working, working)
+        show(self._working, bool(working))
         report = model.checked.report if model.checked is not None else None
         if report is not self._report:
             self._report = report
@@ -135,8 +141,8 @@ class GradientCheckPanel:
             show(row, parameter is not None)
             if parameter is not None:
                 sign = "✓" if parameter.ok else "✗"
-                dpg.configure_item(name, label=f"{sign} {parameter.parameter}", user_data=parameter.parameter)
-                for cell, text in zip(cells, _cells(parameter), strict=True):
+                dpg.configure_item(name, user_data=parameter.parameter)
+                for cell, text in zip(cells, (f"{sign} {parameter.parameter}", *_cells(parameter)), strict=True):
                     put(cell, text)
         put(self._notes, "\n".join(_sentences(report)))
         curves = [sweep.parameter for sweep in report.sweeps]

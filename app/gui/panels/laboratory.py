@@ -46,6 +46,7 @@ class LaboratoryPanel:
             button(ui, "Compare on this view", self._on_compare,
                    "Gradients of one photograph's loss under both rules: of the view the camera stands at, else that of the "
                    "last step. Training does not move.", width=-1)
+            self._working = label(ui, "", Palette.accent, small=True, wrap=0)
             self._empty = label(ui, "Nothing is compared yet. Where opacity · G exceeds alpha_max the rules send different "
                                     "gradients back; here you see to whom, and how many pixels are concerned.",
                                 Palette.muted, small=True, wrap=0)
@@ -108,9 +109,10 @@ class LaboratoryPanel:
                 dpg.add_table_column(label=text, init_width_or_weight=share)
             for _ in range(LARGEST):
                 with dpg.table_row(show=False) as row:
-                    uid = int(dpg.add_button(label="", small=True, callback=self._on_uid))
-                    dpg.bind_item_theme(uid, ui.theme.flat)
-                    cells = tuple(int(dpg.add_text("")) for _ in range(3))
+                    with dpg.group(horizontal=True, horizontal_spacing=0):   # its own text would stand higher than the others
+                        uid = int(dpg.add_selectable(label="", span_columns=True, callback=self._on_uid))
+                        first = int(dpg.add_text(""))
+                    cells = (first, *(int(dpg.add_text("")) for _ in range(3)))
                     self._rows.append((int(row), uid, cells))
         dpg.bind_item_font(table, ui.theme.small)
 
@@ -149,6 +151,9 @@ class LaboratoryPanel:
     # ------------------------------------------------------------------------------------------ showing
     def update(self) -> None:
         model = self.ui.model
+        working = model.job_text("compare") or model.job_text("lanes")
+        put(self._working, working)
+        show(self._working, bool(working))
         if model.comparison is not self._shown:
             self._shown = model.comparison
             show(self._empty, self._shown is None)
@@ -185,8 +190,9 @@ class LaboratoryPanel:
             if not there:
                 continue
             at = int(tops[place])
-            dpg.configure_item(uid, label=str(int(found.uids[at])), user_data=int(found.uids[at]))
-            for cell, value in zip(cells, (a[at], b[at], b[at] - a[at])):
+            dpg.configure_item(uid, user_data=int(found.uids[at]))
+            put(cells[0], str(int(found.uids[at])))
+            for cell, value in zip(cells[1:], (a[at], b[at], b[at] - a[at])):
                 put(cell, formatting.number(float(value)))
 
     def _show_lanes(self, lanes: Lanes) -> None:
@@ -244,6 +250,7 @@ class LaboratoryPanel:
         self.ui.actions.set_mode("heatmap")
 
     def _on_uid(self, sender: int) -> None:
+        dpg.set_value(sender, False)
         self.ui.actions.select_uid(int(dpg.get_item_user_data(sender) or 0))
 
     def _on_steps(self, sender: int, text: str) -> None:

@@ -57,5 +57,6 @@ class TrainingPanel:
         limit = model.config.get("sh_degree")
         rows.put("sh", f"{s.sh_degree} of {limit}" if limit is not None else str(s.sh_degree))
         first, last = s.densify_window
-        rows.put("window", f"{formatting.count(first)} to {formatting.count(last)}" if last else formatting.NONE)
+        window = f"{formatting.count(first)} to {formatting.count(last)}" if first < last else "not in this run"
+        rows.put("window", window if last else formatting.NONE)
         rows.put("threads", str(s.threads) if s.threads else formatting.NONE)

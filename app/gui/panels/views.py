@@ -36,6 +36,7 @@ class ViewsPanel:
                        "waits meanwhile")
                 self._csv = button(ui, "Save as CSV", self._on_csv,
                                    "All rows and columns, into the folder that the program was started in")
+            self._working = label(ui, "", Palette.accent, small=True, wrap=0)
             self._text = label(ui, "Nothing is measured yet.", Palette.muted, small=True, wrap=0)
             with dpg.table(header_row=True, policy=dpg.mvTable_SizingStretchProp, borders_innerH=True, row_background=True,
                            sortable=True, callback=self._on_sort, scrollY=True, height=-1, freeze_rows=1, show=False,
@@ -48,6 +49,9 @@ class ViewsPanel:
         dpg.configure_item(self._csv, enabled=False)
 
     def update(self) -> None:
+        working = self.ui.model.job_text("losses")
+        put(self._working, working)
+        show(self._working, bool(working))
         if self.ui.model.measured is not self._found:
             self._found = self.ui.model.measured
             show(self._table, self._found is not None)
@@ -66,9 +70,9 @@ class ViewsPanel:
                         "(in amber).")
         for row in rows[:LIMIT]:
             with dpg.table_row(parent=self._table):
-                name = int(dpg.add_selectable(label=row.name, span_columns=True, callback=self._on_row, user_data=row.index))
-                if row.split == "test":
-                    dpg.bind_item_theme(name, self.ui.theme.held_out)
+                with dpg.group(horizontal=True, horizontal_spacing=0):   # a selectable's own text stands higher than texts
+                    dpg.add_selectable(span_columns=True, callback=self._on_row, user_data=row.index)
+                    dpg.add_text(row.name, color=Palette.second if row.split == "test" else Palette.text)
                 for text in (formatting.number(row.loss, 4), f"{row.psnr:.2f}", f"{row.ssim:.4f}"):
                     dpg.add_text(text)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from typing import Any
 
 from app.inspection.audit.types import PARAMETERS, Comparison, Report, number
@@ -32,26 +33,33 @@ def as_json(report: Report) -> str:
     return json.dumps(to_json(report), indent=1)
 
 
-def as_text(report: Report) -> str:
-    """The report for a terminal."""
+NARROW = 44   # characters of a line in a narrow window
+
+
+def as_text(report: Report, narrow: bool = False) -> str:
+    """The report for a terminal, or, `narrow`, for a panel of NARROW characters."""
     single = f" (computes in {report.precision})" if report.precision != report.dtype else ""
-    lines = [f"{report.target}: {report.dtype} on {report.device}{single}", "", *_rules(report), "", *_errors(report)]
+    lines = [f"{report.target}: {report.dtype} on {report.device}{single}", "", *_rules(report, narrow), "",
+             *(_narrow_errors(report) if narrow else _errors(report))]
     if report.speed:
         lines += ["", f"{'speed':<24}{'forward ms':>12}{'backward ms':>13}"]
         lines += [f"{f'{s.gaussians:,} in {s.width}x{s.height}':<24}{s.forward_ms:>12.1f}{s.backward_ms:>13.1f}"
                   for s in report.speed]
-    lines += ["", *(f"! {note}" for note in report.notes)] if report.notes else []
+    def wrapped(text: str, indent: str = "") -> list[str]:
+        return textwrap.wrap(text, NARROW, initial_indent=indent, subsequent_indent=indent) if narrow else [indent + text]
+
+    lines += ["", *(line for note in report.notes for line in wrapped(f"! {note}"))] if report.notes else []
     if not report.faults:
         return "\n".join([*lines, "", "No fault was found."])
     lines += ["", "1 fault:" if len(report.faults) == 1 else f"{len(report.faults)} faults:"]
     for fault in report.faults:
-        lines.append(f"  {fault.id} ({fault.parameter}, relative error {fault.relative_error:.2g})")
-        lines.append(f"      {fault.explanation}")
+        lines += wrapped(f"{fault.id} ({fault.parameter}, relative error {fault.relative_error:.2g})", "  ")
+        lines += wrapped(fault.explanation, "      ")
     return "\n".join(lines)
 
 
-def _rules(report: Report) -> list[str]:
-    """Label and value of each mode, two columns."""
+def _rules(report: Report, narrow: bool) -> list[str]:
+    """Label and value of each mode, two columns or one."""
     modes = report.modes
 
     def said(name: str, none: str = "not measured") -> str:
@@ -75,6 +83,8 @@ def _rules(report: Report) -> list[str]:
         ("colour clamp", {"zero": "max(0, .)", "unit": "to [0, 1]", "none": "none"}.get(str(modes.get("color_clamp")), "?")),
         ("nearest depth drawn", said("nearest_depth_drawn")), ("background gradient", said("background_gradient")),
     ]
+    if narrow:
+        return ["rules, measured", *(f"  {label:<21}{value}" for label, value in rows)]
     half = (len(rows) + 1) // 2
     lines = ["rules, measured"]
     for i in range(half):
@@ -96,6 +106,18 @@ def _errors(report: Report) -> list[str]:
     aside = max((c.set_aside for c in report.comparisons), default=0.0)
     return [*lines, allowed + (f"; up to {100 * aside:.1f} % of a picture was set aside, where rounding decides"
                                if aside > 0 else "") + ("; * = above" if any("*" in line for line in lines) else "")]
+
+
+def _narrow_errors(report: Report) -> list[str]:
+    """Relative errors, a parameter a row, a block of them for each scene."""
+    lines = ["max relative error"]
+    for c in report.comparisons:
+        lines.append(f"  {_label(c)}")
+        cells = {"image": _cell(c.image_error, report.image_tolerance)} | {
+            name: _cell(c.gradient_errors[name], report.gradient_tolerance) for name in PARAMETERS}
+        named = [f"{name:<11}{cell:>8}" for name, cell in cells.items()]
+        lines += [f"    {'  '.join(named[i:i + 2])}" for i in range(0, len(named), 2)]
+    return [*lines, f"  allowed: image {report.image_tolerance:.0e}, gradients {report.gradient_tolerance:.0e}"]
 
 
 def _label(c: Comparison) -> str:

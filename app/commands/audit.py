@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from app.commands.errors import UsageError, say
+from app.commands.errors import UsageError, check_output, say
 from render.config import setting
 
 
@@ -37,8 +37,8 @@ def run(args: AuditArgs) -> int:
     if not args.target:
         raise UsageError("splatscope audit needs a rasterizer: splatscope audit module:function, or splatscope audit cpu.")
     for flag, path in (("report", args.report), ("png", args.png)):
-        if path and not Path(path).expanduser().absolute().parent.is_dir():
-            raise UsageError(f"--{flag} {path}: there is no such folder; make it first.")
+        if path:
+            check_output(flag, path)
 
     # the slow imports come after the flags are known to be right
     from app.inspection.audit.own_scene import own_scene
@@ -59,7 +59,9 @@ def run(args: AuditArgs) -> int:
     report.notes += notes
     print(as_json(report) if args.json else as_text(report, args.narrow))
     if args.report:
-        Path(args.report).expanduser().write_text(as_json(report) + "\n", encoding="utf-8")
+        from app.data.atomic import write_atomic
+
+        write_atomic(Path(args.report).expanduser(), lambda stream: stream.write((as_json(report) + "\n").encode("utf-8")))
     if args.png:
         from app.inspection.audit.picture import save_png
 

@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 
 INTERRUPTED = 130
 SMALLER = "use smaller images (-r 2, -r 4) or fewer Gaussians (--densify.cap 200000)"
@@ -59,6 +60,17 @@ def explain(error: Exception) -> tuple[int, str]:
         return 2, f"{str(error).rstrip('.')}; on the command line, {SMALLER} or a larger --raster.max_intersection_bytes"
     text = " ".join(str(error).split())
     return 1, f"internal error ({type(error).__name__}: {text}); run again with --debug for the traceback and report it"
+
+
+def check_output(flag: str, path: str) -> None:
+    """Refuse a file that cannot be written before any work is done. Raises UsageError."""
+    where = Path(path).expanduser().absolute()
+    if where.is_dir():
+        raise UsageError(f"--{flag} {path} is a folder; name a file.")
+    if not where.parent.is_dir():
+        raise UsageError(f"--{flag} {path}: there is no such folder; make it first.")
+    if not os.access(where.parent, os.W_OK):
+        raise UsageError(f"--{flag} {path}: the folder cannot be written; choose another.")
 
 
 def say(sentence: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from app.commands.errors import UsageError
+from app.commands.errors import UsageError, check_output
 from app.config import TrainConfig
 from app.data.scene import SceneError
 from render.config import Backend, Loss, RasterConfig, setting
@@ -64,7 +64,11 @@ def run(args: GradcheckArgs) -> int:
         raise UsageError(f"--parameters {unknown[0]} is no parameter; choose of {', '.join(PARAM_GROUPS)}.")
     if not 0 <= args.sh_degree <= 3:
         raise UsageError(f"--sh_degree is {args.sh_degree}; choose 0, 1, 2 or 3.")
+    if args.report:
+        check_output("report", args.report)
     report, notes = _check(args)
+    if not report.parameters:
+        raise UsageError(f"Nothing was checked: {' '.join(report.notes) or 'choose parameters that are in use.'}")
     if args.report:
         _write(report, args, notes)
     if not args.quiet:
@@ -87,7 +91,8 @@ def _check(args: GradcheckArgs) -> tuple[GradientReport, list[str]]:
     subject = open_subject(args.source, config, view=args.view, resolution=args.resolution, photographs=args.photographs,
                            cotangent=args.cotangent, seed=args.seed)
     indices = choose_visible(subject.problem, args.gaussians, args.seed)
-    options = CheckOptions(backend=ready.name, dtype=args.dtype, parameters=args.parameters or PARAM_GROUPS, sweep=args.sweep)
+    options = CheckOptions(backend=ready.name, dtype=args.dtype,
+                           parameters=tuple(dict.fromkeys(args.parameters)) or PARAM_GROUPS, sweep=args.sweep)
     shown = None if args.quiet or not sys.stderr.isatty() else _progress
     report = finished(gradient_check(subject.problem, indices, options), shown)
     if shown:

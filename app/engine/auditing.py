@@ -22,7 +22,8 @@ POLL = 0.1   # seconds between two looks at whether nobody waits any more
 
 def audit(engine: Engine, command: AuditRasterizer) -> None:
     """Answers with Audited. Training goes on meanwhile, at half the speed."""
-    if not command.target.strip():
+    target = command.target.strip()
+    if not target or target.startswith("-"):
         engine.notice("Name the rasterizer to audit as module:function, or cpu, reference, plain.", "warning")
     elif not engine.jobs.has(AUDITING):
         engine.jobs.add(Job(AUDITING, _audit(engine, command), exclusive=False))
@@ -35,9 +36,9 @@ def _audit(engine: Engine, command: AuditRasterizer) -> Work:
         if command.own_scene and engine.model is not None:
             words += ["--scene", _snapshot(engine, Path(folder))]
         code, text, said = yield from engine.background(lambda report: _run(words, report), "audit").wait()
-    if code not in (0, 1):   # the command line's own sentence
+    if code not in (0, 1) or "fault" not in text:   # the command line's own sentence; a report names its faults, or none
         raise Refused(next((line.removeprefix("splatscope: ") for line in reversed(said.splitlines()) if line.strip()),
-                           f"the audit ended with exit code {code}"))
+                           f"{command.target.strip()} ended the process before there was a report (exit code {code})"))
     engine.emit(Audited(command.target.strip(), code == 0, text))
 
 

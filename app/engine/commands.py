@@ -21,8 +21,12 @@ def handle(engine: Engine, command: m.Command) -> None:
     handler(engine, command)
 
 
+OF_A_RUN = (laboratory.COMPARING, laboratory.LANES, gradient_check.CHECKING, pictures.MEASURING, auditing.AUDITING)
+"""Long jobs that nobody waits for any more once the run is another."""
+
+
 def open_scene(engine: Engine, command: m.OpenScene) -> None:
-    engine.jobs.cancel_named(work.OPENING, work.EVALUATING, work.RESETTING)
+    engine.jobs.cancel_named(work.OPENING, work.EVALUATING, work.RESETTING, *OF_A_RUN)
     engine.running, engine.steps_left = command.play, None
     engine.jobs.add(work.open_path(engine, command.path))
 
@@ -65,7 +69,7 @@ def reset(engine: Engine, command: m.Reset) -> None:
     if engine.model is None or engine.model.trainer is None:
         engine.notice("There is no run to reset; open a scene folder first.", "warning")
     elif not engine.jobs.has(work.RESETTING):
-        engine.jobs.cancel_named(work.EVALUATING)
+        engine.jobs.cancel_named(work.EVALUATING, *OF_A_RUN)
         engine.jobs.add(work.reset(engine))
 
 

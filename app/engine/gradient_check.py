@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from app.engine.background import Report
 from app.engine.jobs import Job, Refused, Work
 from app.messages import CheckGradients, GradientsChecked
+from render import interrupt
 from render.types import PARAM_GROUPS, Camera
 
 if TYPE_CHECKING:
@@ -72,7 +73,13 @@ def gradient_check(engine: Engine, uids: Sequence[int], *, count: int = 0, view_
         if not uids:
             from app.inspection.subject import choose_visible
 
-            indices = choose_visible(problem, count, engine.model.iteration if engine.model is not None else 0)
+            seed, indices = engine.model.iteration if engine.model is not None else 0, None
+            while indices is None:
+                try:
+                    with interrupt.interruptible():
+                        indices = choose_visible(problem, count, seed)
+                except interrupt.Interrupted:   # somebody waits for the thread
+                    yield None
         if not indices:
             raise Refused("None of the Gaussians to be checked exists any more; select others.")
         options = CheckOptions(_backend(engine, backend), dtype, tuple(wanted), sweep=sweep)

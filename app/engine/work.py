@@ -62,7 +62,11 @@ def load_backend(name: str, report: Report) -> Ready:
         import app.training.probes  # noqa: F401
 
         report(0.4, "loading the kernels")
-        return ready_backend(name, compiling)
+        ready = ready_backend(name, compiling)
+        if ready.name == "reference":   # its first step would load these in the engine's thread, a second long
+            import torch.fx.experimental.symbolic_shapes
+            import torch.utils.checkpoint  # noqa: F401
+        return ready
 
 
 def _share_said(text: str) -> float:

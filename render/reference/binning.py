@@ -9,13 +9,14 @@ from torch import Tensor
 
 from render.config import TILE_SIZE, RasterConfig
 from render.reference.project import footprint_level
+from render.reference.rasterize import Between, uninterrupted
 from render.shapes import check
 from render.types import Camera, Projected, TileBins
 
 BYTES_PER_INTERSECTION = 64
 """What one (tile, Gaussian) pair costs a training step on the CPU kernels, float32: flatten_ids and emit_ids (int32 each),
 two rows (uint8), scratch of the counting sort (6) and the gradient record of 12 numbers that the backward leaves."""
-_CHUNK = 2**21  # candidate pairs tested at once; bounds the memory of the test, not its result
+_CHUNK = 2**18  # candidate pairs tested at once; bounds the memory of the test, not its result
 
 
 class IntersectionBudgetError(RuntimeError):
@@ -90,7 +91,8 @@ def _pairs(projected: Projected, level: Tensor, camera: Camera) -> Iterator[tupl
 
 
 @torch.no_grad()
-def bin_tiles(projected: Projected, opacities_eff: Tensor, camera: Camera, config: RasterConfig) -> TileBins:
+def bin_tiles(projected: Projected, opacities_eff: Tensor, camera: Camera, config: RasterConfig,
+              between: Between = uninterrupted) -> TileBins:
     """Lists per tile of the Gaussians whose ellipse {q <= 2 ln(opacity/cutoff)} reaches a pixel centre of the tile.
 
     opacities_eff [N] are opacities times compensations. Exact for ellipse against rectangle and conservative by
@@ -105,10 +107,14 @@ def bin_tiles(projected: Projected, opacities_eff: Tensor, camera: Camera, confi
 
     counts = torch.zeros(n, dtype=torch.int64, device=device)
     for gaussians, _ in _pairs(projected, level, camera):
+        between()
         counts += torch.bincount(gaussians, minlength=n)
     check_intersections(int(counts.sum()), projected.extents, config)
 
-    chunks = list(_pairs(projected, level, camera))
+    chunks = []
+    for chunk in _pairs(projected, level, camera):
+        between()
+        chunks.append(chunk)
     empty = torch.zeros(0, dtype=torch.int64, device=device)
     gaussians = torch.cat([empty, *(g for g, _ in chunks)])
     tiles = torch.cat([empty, *(t for _, t in chunks)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from render import timing
+from render import interrupt, timing
 from render.backends import buffers, cpu, cuda
 from render.config import RasterConfig
 from render.reference.binning import BYTES_PER_INTERSECTION, check_intersections
@@ -70,7 +70,7 @@ def bin_tiles(projected: Projected, opacities_eff: Tensor, camera: Camera, confi
     """See render/reference/binning.py; carries no gradient."""
     with timing.measure("binning"):
         if backend == "reference":
-            return reference_bin_tiles(projected, opacities_eff, camera, config)
+            return reference_bin_tiles(projected, opacities_eff, camera, config, interrupt.check)
         if backend == "cuda":
             return _bin_cuda(projected, opacities_eff, camera, config)
         return _bin_cpu(projected, opacities_eff, camera, config)

@@ -45,3 +45,19 @@ def test_lanes_can_be_cancelled_and_what_makes_no_sense_is_refused_in_a_sentence
         window.send(m.CancelJob())
         window.until(lambda: window.snapshot.job is None)
         assert window.snapshot.state == "paused" and not window.of(m.EngineFailed)
+
+
+def test_opening_another_scene_ends_what_belongs_to_the_run():
+    with running_engine(make_trainer=Trainer) as window:
+        window.open()
+        window.send(m.RunLanes(EXACT, THROUGH, 5000))
+        window.until(lambda: window.of(m.LanesMoved))
+        window.open(play=False)
+        assert any(e.name == "lanes" and e.done and e.text == "cancelled" for e in window.of(m.JobProgress))
+        window.send(m.RunLanes(EXACT, THROUGH, 5000))
+        before = len(window.of(m.LanesMoved))
+        window.until(lambda: len(window.of(m.LanesMoved)) > before)
+        window.send(m.Step(1))
+        window.send(m.Reset())
+        window.until(lambda: window.snapshot.job is None and window.snapshot.iteration == 1)
+        assert not window.of(m.EngineFailed)

@@ -128,6 +128,9 @@ def test_a_damaged_cameras_json_is_one_sentence(text, tmp_path) -> None:
     ([DEMO, "--parameters", "colours"], "--parameters colours"),
     ([DEMO, "--dtype", "float16"], "float16"),
     ([DEMO, "--raster.alpha_max", "2"], "alpha_max"),
+    ([DEMO, "--gaussians", "2", "--parameters", "shN", "--sh_degree", "0"], "Nothing was checked: shN is not checked"),
+    ([DEMO, "--report", "."], "is a folder"),
+    ([DEMO, "--report", "no/such/folder/out.json"], "there is no such folder"),
 ])
 def test_what_cannot_run_is_exit_code_2_and_one_sentence(words, sentence, capsys) -> None:
     assert main(["gradcheck", *words]) == 2

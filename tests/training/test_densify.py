@@ -228,7 +228,7 @@ def test_F11_the_cap_is_never_exceeded_and_the_largest_statistics_grow_first():
 def test_F12_nothing_seen_is_skipped_with_a_warning():
     state, said = state_of(params_of([0.005] * 2, [0.5] * 2))
     record = densify(state)
-    assert record.event.count == 2 and any("no view has seen" in text for text in said)
+    assert record.event.count == 2 and any("No view has seen" in text for text in said)
 
 
 def test_F08_all_arrays_have_the_same_rows_after_every_densify():
@@ -291,3 +291,10 @@ def test_hooks_act_when_the_schedule_says():
     assert both is not None and both.event.reset == 3 and both.histogram is not None
     assert adc.after_step(state, 15100, config, schedule) is None
     assert NoDensification().after_step(state, 600, config, EVERY_STEP) is None
+
+
+def test_ancestors_of_what_there_never_was_are_none():
+    lineage = Lineage(np.arange(3))
+    lineage.give_birth(np.array([2]), 5)
+    assert lineage.ancestors(np.array([3, 1]), 3).tolist() == [2, 1]
+    assert lineage.ancestors(np.array([3, 1, -7]), -6).tolist() == [-1, -1, -7]

@@ -254,8 +254,10 @@ class LaboratoryPanel:
         self.ui.actions.select_uid(int(dpg.get_item_user_data(sender) or 0))
 
     def _on_steps(self, sender: int, text: str) -> None:
-        digits = "".join(c for c in text if c.isdigit())
-        self._steps = max(1, min(int(digits or LANE_STEPS), 5000))
+        try:
+            self._steps = int(max(1.0, min(float(text), 5000.0)))
+        except (ValueError, OverflowError):
+            self.ui.actions.notify(f"{text!r} is no number of steps; type one from 1 to 5000.", "warning")
         dpg.set_value(sender, str(self._steps))
 
     def _on_lanes(self) -> None:

@@ -39,7 +39,7 @@ def load(name: str) -> Callable[..., Any]:
         if error.name and (module_name == error.name or module_name.startswith(error.name + ".")):
             raise AuditError(f"there is no module {module_name}, here or among the installed ones") from None
         raise AuditError(f"importing {module_name} failed: {first_line(error)}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:   # foreign code may try to end the process
         raise AuditError(f"importing {module_name} failed: {first_line(error)}") from error
     function: Any = module
     for part in function_name.split("."):
@@ -86,7 +86,7 @@ class Target:
             image = self.function(*gaussians, viewmat, K, camera.width, camera.height, background)
         except AuditError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:   # foreign code may try to end the process
             raise AuditError(f"{self.name} raised {first_line(error)} (scene {probe.name})") from error
         self._check(image, camera.height, camera.width)
         return image
@@ -119,7 +119,7 @@ class Target:
         try:
             loss = (image * cotangent.to(image)).sum()
             found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
-        except Exception as error:
+        except (Exception, SystemExit) as error:   # foreign code may try to end the process
             raise AuditError(f"the backward of {self.name} raised {first_line(error)} (scene {probe.name})") from error
         result: dict[str, Tensor | None] = {}
         for name, gradient in zip(leaves, found, strict=True):

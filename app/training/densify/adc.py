@@ -76,7 +76,7 @@ class AdaptiveDensityControl(Strategy):
         """
         rows, stats = state.rows, GradientStatistics(state.rows)
         if bool(stats.never_seen.all()):
-            state.warn(f"Iteration {iteration}: no view has seen any Gaussian, so nothing was cloned or split.")
+            state.warn("No view has seen any Gaussian since the last densification, so nothing was cloned or split.")
         histogram = stats.histogram(config, f", at iteration {iteration}")
         gaussians = state.activate()
         largest = largest_scale(gaussians)

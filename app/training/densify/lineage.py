@@ -43,7 +43,7 @@ class Lineage:
 
     def ancestors(self, uids: np.ndarray, before: int) -> np.ndarray:
         """For each uid the ancestor, or itself, that was there when `before` was the next uid; -1 where there is none."""
-        found = np.array(uids, np.int64)
+        found, before = np.array(uids, np.int64), max(before, 0)
         while (late := np.flatnonzero(found >= before)).size:
             found[late] = self._parents[found[late]]
         return found

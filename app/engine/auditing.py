@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,9 @@ def _audit(engine: Engine, command: AuditRasterizer) -> Work:
              *(["--speed"] if command.speed else [])]
     with tempfile.TemporaryDirectory() as folder:
         if command.own_scene and engine.model is not None:
-            words += ["--scene", _snapshot(engine, Path(folder))]
+            run, write = _snapshot(engine, Path(folder))
+            yield from engine.background(write, "audit").wait((0.0, 0.0))
+            words += ["--scene", run]
         code, text, said = yield from engine.background(lambda report: _run(words, report), "audit").wait()
     if code not in (0, 1) or "fault" not in text:   # the command line's own sentence; a report names its faults, or none
         raise Refused(next((line.removeprefix("splatscope: ") for line in reversed(said.splitlines()) if line.strip()),
@@ -42,8 +45,8 @@ def _audit(engine: Engine, command: AuditRasterizer) -> Work:
     engine.emit(Audited(command.target.strip(), code == 0, text))
 
 
-def _snapshot(engine: Engine, folder: Path) -> str:
-    """The Gaussians as they are now, as a run folder: with the cameras of the scene where it has any."""
+def _snapshot(engine: Engine, folder: Path) -> tuple[str, Callable[[Report], None]]:
+    """(a run folder, what writes it): the Gaussians as they are now, with the cameras of the scene where it has any."""
     from app.data.cameras_json import write_cameras_json
     from app.data.gaussians import write_gaussians
     from app.training.arrays import to_arrays
@@ -52,10 +55,15 @@ def _snapshot(engine: Engine, folder: Path) -> str:
     assert model is not None
     name = Path(model.path).name or "scene"
     run = folder / f"{name} at iteration {model.iteration}"
-    write_gaussians(run / "point_cloud" / f"iteration_{model.iteration}" / "point_cloud.ply", to_arrays(model.params))
-    if model.scene is not None:
-        write_cameras_json(run / "cameras.json", model.scene.views)
-    return str(run)
+    arrays, views, iteration = to_arrays(model.params), model.scene.views if model.scene is not None else None, model.iteration
+
+    def write(report: Report) -> None:
+        report(0.1, "writing the Gaussians")
+        write_gaussians(run / "point_cloud" / f"iteration_{iteration}" / "point_cloud.ply", arrays)
+        if views is not None:
+            write_cameras_json(run / "cameras.json", views)
+
+    return str(run), write
 
 
 def _run(words: list[str], report: Report) -> tuple[int, str, str]:

@@ -52,12 +52,14 @@ class Removal:
     def __init__(self, model: Model, mask: np.ndarray) -> None:
         self._uids = Marked.of(model, mask)
         self._rows: dict[str, Tensor] = {}
+        self._when: tuple[int, object] = 0, None   # iteration, and the last densification before it
         self.nbytes = 0
 
     def apply(self, model: Model) -> None:
         mask = torch.from_numpy(self._uids.living(model)).to(model.params.means.device)
         gone, keep = torch.nonzero(mask)[:, 0], torch.nonzero(~mask)[:, 0]
         arrays = _arrays(model)
+        self._when = model.iteration, _last_record(model)
         self._rows = {name: array.detach()[gone] for name, array in arrays.items()}
         self.nbytes = sum(array.numel() * array.element_size() for array in self._rows.values())
         if model.trainer is not None:
@@ -68,10 +70,11 @@ class Removal:
         model.moved()
 
     def revert(self, model: Model) -> None:
+        self._marks_again(model)
         arrays = _arrays(model)
         count = len(self._rows["uids"])
         back = {name: saved.to(arrays[name].device) for name, saved in self._rows.items()
-                if name in arrays and saved.shape[1:] == arrays[name].shape[1:]}
+                if name in arrays and saved.shape[1:] == arrays[name].shape[1:] and not name.startswith(self._stale(model))}
         if model.trainer is not None:
             rows = model.trainer.state.rows
             rows.surgery(torch.arange(len(rows), device=rows["uids"].device), back, count)
@@ -83,19 +86,42 @@ class Removal:
         model.moved()
 
 
+    def _marks_again(self, model: Model) -> None:
+        """A mark that nobody carries any more is put back for those who did."""
+        if model.trainer is not None:
+            rows = model.trainer.state.rows
+            for name, saved in self._rows.items():
+                if name.startswith("mark.") and name not in rows and bool(saved.any()):
+                    rows.put(name, torch.zeros(len(rows), dtype=saved.dtype, device=rows["uids"].device))
+
+    def _stale(self, model: Model) -> tuple[str, ...]:
+        """Arrays that speak of a step, or of views since a densification, in which these rows took no part: zeros are true."""
+        iteration, record = self._when
+        if model.iteration == iteration:
+            return ()
+        old = ("grad.", "tap.", "last.", "lab.")
+        return old if _last_record(model) is record else (*old, "stat.")
+
+
+def _last_record(model: Model) -> object:
+    records = model.trainer.records if model.trainer is not None else None
+    return records[-1] if records else None
+
+
 class OpacityReset:
     """Opacities lowered to what a reset of all would lower them to; Adam forgets their moments."""
 
     def __init__(self, model: Model, mask: np.ndarray) -> None:
         self._marked = Marked.of(model, mask)
-        rows = torch.from_numpy(mask).to(model.params.means.device)
-        self._uids = self._marked.uids
-        self._before = host(model.params.logit_opacities)[host(rows)].copy()
-        self.nbytes = 2 * self._before.nbytes
+        self._uids, self._before = np.empty(0, np.int64), np.empty(0, np.float32)
+        self.nbytes = 12 * int(mask.sum())
 
     def apply(self, model: Model) -> None:
         value = reset_opacity(model.options)
-        mask = torch.from_numpy(self._marked.living(model)).to(model.params.means.device)
+        living = self._marked.living(model)
+        # read anew each time: between an undo and a redo training may have gone on
+        self._uids, self._before = host(model.params.uids)[living], host(model.params.logit_opacities)[living].copy()
+        mask = torch.from_numpy(living).to(model.params.means.device)
         with torch.no_grad():
             logits = model.params.logit_opacities
             logits.copy_(torch.where(mask, logits.clamp(max=math.log(value / (1.0 - value))), logits))

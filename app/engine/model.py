@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from render.types import GaussianParams
 
 
+KEPT_VIEWS = 4
+"""Quantities of a view are kept for so many of the newest (quantity, camera) pairs."""
+
+
 @dataclass
 class Model:
     """Gaussians and everything needed to draw them. With a trainer it follows the trainer's parameters and options."""
@@ -116,6 +120,9 @@ class Model:
         of_view = name in PROBES and PROBES[name].needs == "view"
         key = (name, *_bytes(camera)) if of_view and camera is not None else (name,)
         if key not in self._readings:
+            if of_view:   # of the newest few cameras only: an orbit passes thousands
+                for old in [known for known in self._readings if len(known) > 1][:1 - KEPT_VIEWS]:
+                    del self._readings[old]
             subject = Subject(self.gaussians(), self.options.raster, self.sh_degree, self.backend, self.trainer, camera)
             self._readings[key] = readable(subject, name)
         return self._readings[key]
@@ -148,4 +155,4 @@ class Model:
 
 def _bytes(camera: Camera) -> tuple:
     """Equal for cameras that see the same."""
-    return camera.viewmat.tobytes(), camera.K.tobytes(), camera.width, camera.height
+    return camera.viewmat.tobytes(), camera.K.tobytes(), camera.width, camera.height, camera.near, camera.far

@@ -54,14 +54,14 @@ def _save_picture(engine: Engine, command: SavePicture) -> Work:
             break
         except interrupt.Interrupted:   # somebody waits for the thread
             yield None
-    image = with_legend(picture.rgb, *filter(None, (picture.legend, picture.legend_beside)))
-    data = io.BytesIO()
-    image.save(data, "PNG")
+    legends = [legend for legend in (picture.legend, picture.legend_beside) if legend is not None]
     path = Path(command.path).expanduser()
     if path.is_dir():
         raise SceneError(f"{path} is a folder; name a file that ends in .png")
 
     def write(report) -> None:
+        data = io.BytesIO()
+        with_legend(picture.rgb, *legends).save(data, "PNG")
         write_atomic(path, lambda stream: stream.write(data.getvalue()))
 
     yield from engine.background(write, "picture").wait()

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from app.engine.loop import Engine
     from app.engine.model import Model
 
+OF_ONE_MODEL = ("compare", "losses", "evaluate")
+"""Jobs that measure the model over several turns: they end when its rows change by hand."""
 HISTORY = 64
 HISTORY_BYTES = 512 << 20
 """How far undo reaches: so many changes, and as long as the Gaussians that they removed take no more than this."""
@@ -36,6 +38,11 @@ class Change:
     uid_before: int | None         # the Gaussian that was inspected
     uid_after: int | None
     edit: Edit | None = None
+
+    @property
+    def nbytes(self) -> int:
+        marks = sum(marked.uids.nbytes for marked in (*self.before.values(), *self.after.values()))
+        return marks + (self.edit.nbytes if self.edit is not None else 0)
 
 
 class Selection:
@@ -92,7 +99,7 @@ class Selection:
         self._done.append(change)
         self._undone.clear()
         del self._done[:-HISTORY]
-        while len(self._done) > 1 and sum(c.edit.nbytes for c in self._done if c.edit is not None) > HISTORY_BYTES:
+        while len(self._done) > 1 and sum(c.nbytes for c in self._done) > HISTORY_BYTES:
             del self._done[0]
 
     def undo(self) -> str:
@@ -105,8 +112,9 @@ class Selection:
     def _travel(self, source: list[Change], target: list[Change], *, forwards: bool) -> str:
         if not source:
             return ""
-        change = source.pop()
-        self._turn(change, forwards=forwards)
+        change = source[-1]
+        self._turn(change, forwards=forwards)   # it may fail, for want of memory; then nothing is forgotten
+        source.pop()
         target.append(change)
         return change.label
 
@@ -114,6 +122,7 @@ class Selection:
         """`masks` are the marks of afterwards where rows are still those that they were made for."""
         engine, model = self._engine, self.model
         if change.edit is not None:
+            engine.jobs.cancel_named(*OF_ONE_MODEL)
             engine.settle()   # a GPU's last step may still be on its way
             (change.edit.apply if forwards else change.edit.revert)(model)
         for name, marked in (change.after if forwards else change.before).items():

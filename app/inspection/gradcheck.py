@@ -79,7 +79,11 @@ class _Check:
             passed_on = frozen.gradients()
         for group in self.options.parameters:
             for component in range(self.components(group)):
-                numeric, taken, kinks, clean = self._difference(local, group, component)
+                try:
+                    numeric, taken, kinks, clean = self._difference(local, group, component)
+                except ValueError:   # at large coordinates the step leaves the Gaussian's tiles
+                    wide = LocalPicture(self.base, index, whole=True)
+                    numeric, taken, kinks, clean = self._difference(wide, group, component)
                 if kinks and frozen is None:
                     frozen = yield from freeze(local, here)
                 again = math.nan

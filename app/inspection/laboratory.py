@@ -27,7 +27,7 @@ from render.types import Camera, GaussianParams, GradientTap, RenderOutput
 Progress = tuple[float, str]
 TOP = 50
 """Rows of the table of largest differences."""
-TILES_A_TURN = 64
+TILES_A_TURN = 4
 
 
 def clamped(output: RenderOutput, camera: Camera, config: RasterConfig) -> Generator[Progress, None, tuple[float, float]]:

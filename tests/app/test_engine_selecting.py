@@ -298,3 +298,47 @@ def test_few_selected_come_as_outlines_and_many_as_a_tint(window, monkeypatch):
     changed = np.abs(frame.rgba[..., :3] - plain.rgba[..., :3]).max(2)
     assert changed.max() > 0.1 and (changed[covered < 1e-6] < 1e-6).all()
     assert OUTLINES == 200
+
+
+def test_what_comes_back_after_more_training_brings_no_gradients_of_then():
+    """Card and heatmap call them those of the last step; rows that took no part in it have none."""
+    import numpy as np
+    import torch
+
+    from app.config import TrainConfig
+    from app.engine.edits import Removal
+    from app.engine.model import Model
+    from app.training.trainer import Trainer
+    from tests.training.tiny import make_scene
+
+    trainer = Trainer(make_scene(3, 12, size=32, points=30), TrainConfig(iterations=1000), backend="cpu")
+    model = Model("", trainer, trainer.scene)
+    trainer.step()
+    mask = np.zeros(30, bool)
+    mask[:5] = True
+    for steps in (0, 1):
+        uids = trainer.params.uids[:5].clone()
+        moments = trainer.state.optimizer.moments("means")[0][:5].clone()
+        edit = Removal(model, mask)
+        edit.apply(model)
+        for _ in range(steps):
+            trainer.step()
+        edit.revert(model)
+        rows = trainer.state.rows
+        assert torch.equal(rows["uids"][-5:], uids) and torch.equal(rows["adam.exp_avg.means"][-5:], moments)
+        assert bool(rows["grad.means"][-5:].any()) == (steps == 0) == bool(rows["last.extents"][-5:].any())
+        mask = np.zeros(30, bool)
+        mask[:5] = True
+
+
+def test_quantities_of_a_view_are_kept_for_a_few_cameras_only():
+    from app.config import TrainConfig
+    from app.engine.model import KEPT_VIEWS, Model
+    from app.training.trainer import Trainer
+    from tests.training.tiny import make_scene, ring
+
+    trainer = Trainer(make_scene(3, 12, size=32, points=30), TrainConfig(iterations=1000), backend="cpu")
+    model = Model("", trainer, trainer.scene)
+    readings = [model.reading("contribution", camera) for camera in ring(9, 32, 32)]
+    assert len(model._readings) <= KEPT_VIEWS
+    assert model.reading("contribution", ring(9, 32, 32)[8]) is readings[-1]

@@ -26,6 +26,7 @@ def rasterization(means, quats, scales, opacities, colors, viewmats, Ks, width, 
     return output.colors[None], None, {}
 
 
+@pytest.mark.thorough
 def test_every_kernel_is_timed_beside_gsplat_and_both_backwards_agree(monkeypatch, tmp_path, capsys):
     monkeypatch.setitem(sys.modules, "gsplat", SimpleNamespace(rasterization=rasterization))
     with cuda.driven_by(Emulated(orders=1)):

@@ -23,7 +23,7 @@ from tests.training.tiny import make_scene
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 FEW = ("half_behind", "saturated", "nan_mean", "empty", "stack_257")
 """Edges that are drawn on the emulation too; tests/emulation has all of them."""
-SCENES = [pytest.param("emulated", name) for name in FEW] + [
+SCENES = [pytest.param("emulated", name, marks=pytest.mark.thorough) for name in FEW] + [
     pytest.param("card", name, marks=pytest.mark.gpu) for name in scenes.EDGE_CASES]
 
 

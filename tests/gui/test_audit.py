@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.gui.conftest import Window
 from tests.gui.test_laboratory import START, open_tab
 
 PANEL = "next(p for n, p in shell._tabs.values() if n == 'audit')"
 
 
+@pytest.mark.thorough
 def test_a_rasterizer_is_audited_by_mouse_while_training_goes_on(make_window: Callable[..., Window]) -> None:
     window = make_window(demo=True)
     window.peek_for("shell.model.snapshot.iteration > 60", START)

@@ -126,7 +126,8 @@ def _logit_opacity_grad(subject: Subject) -> Tensor | None:
 
 
 @probe("opacity_grad", "∂L/∂opacity, last step", "", signed=True, unseen=unseen_last,
-       help="Of the opacity itself, before the sigmoid's slope. Negative: the loss falls when it becomes more opaque.")
+       help="Before the sigmoid's slope; with antialiasing, of the opacity times its compensation. Negative: the loss falls "
+            "when it becomes more opaque.")
 def _opacity_grad(subject: Subject) -> Tensor | None:
     return None if subject.training.tap is None else subject.training.tap.v_opacities
 
@@ -152,10 +153,11 @@ def adam_update(subject: Subject, group: str) -> Tensor | None:
     optimizer, step = trainer.state.optimizer, trainer.state.optimizer.steps[group]
     if step < 1 or trainer.params.trained()[group].numel() == 0:
         return None
-    rate = schedule.learning_rates(trainer.config, trainer.iteration, trainer.extent)[group]
+    config = trainer.last_config or trainer.config   # of that step, whatever was changed since
+    rate = schedule.learning_rates(config, trainer.iteration, trainer.extent)[group]
     exp_avg, exp_avg_sq = optimizer.moments(group)
     size = rate / (1.0 - BETA1 ** step)
-    root = torch.sqrt(exp_avg_sq) * (1.0 / math.sqrt(1.0 - BETA2 ** step)) + trainer.config.adam_eps
+    root = torch.sqrt(exp_avg_sq) * (1.0 / math.sqrt(1.0 - BETA2 ** step)) + config.adam_eps
     update = (exp_avg * -size / root).reshape(len(exp_avg), -1)
     frozen = trainer.state.rows.get(FROZEN)
     return update if frozen is None else torch.where(frozen[:, None], 0.0, update)

@@ -6,6 +6,8 @@ import json
 import sys
 from types import SimpleNamespace
 
+import pytest
+
 from render.backends import cuda
 from render.backends.signatures import CUDA_KERNELS
 from render.config import RasterConfig

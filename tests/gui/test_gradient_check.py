@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.gui.conftest import Window
 from tests.gui.test_laboratory import open_tab
 from tests.gui.test_picture_tools import paused_demo
@@ -11,6 +13,7 @@ from tests.gui.test_picture_tools import paused_demo
 PANEL = "next(p for n, p in shell._tabs.values() if n == 'check')"
 
 
+@pytest.mark.thorough
 def test_gradients_of_random_gaussians_are_checked_by_mouse(make_window: Callable[..., Window]) -> None:
     window = paused_demo(make_window)
     open_tab(window, "check")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.gui.conftest import Window
 
 START = 120.0    # s until the first steps of the demo, compiling the kernels included
@@ -23,6 +25,7 @@ def press(window: Window, label: str) -> None:
     window.click(*window.middle(str(item)))
 
 
+@pytest.mark.thorough
 def test_rules_are_compared_and_lanes_run_by_mouse(make_window: Callable[..., Window]) -> None:
     window = make_window(demo=True)
     window.peek_for("shell.model.snapshot.iteration > 60", START)

@@ -22,6 +22,7 @@ def steps_per_second(window: Window, seconds: float) -> float:
     return (last - first) / (end - begun)
 
 
+@pytest.mark.thorough
 def test_G03_training_keeps_its_speed_while_minimised(make_window: Callable[..., Window]) -> None:
     """The whole program: no step waits for the window, no picture is drawn for nobody, and all is back when it is."""
     window = make_window(demo=True, managed=True)

@@ -222,6 +222,7 @@ def test_G22_panels_rebuild_without_leaving_items(window: Window) -> None:
     assert window.get("shell._complained == set()"), "no callback or panel failed"
 
 
+@pytest.mark.thorough
 def test_G05_resizing_does_not_leak(make_window: Callable[..., Window]) -> None:
     """100 sizes of window and picture: every texture is made once; RSS grows by less than 50 MB (G05, G10, G23)."""
     window = make_window(play=False)

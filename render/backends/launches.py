@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -76,7 +77,7 @@ def _describe(value: Any) -> str:
     return repr(value)
 
 
-class Kernels:
+class Kernels(ABC):
     """All kernels of one precision as attributes: kernels.project_fwd(camera, raster, N, means, ...)."""
 
     def __init__(self, dtype: torch.dtype) -> None:
@@ -100,9 +101,9 @@ class Kernels:
     def raster(self, config: RasterConfig) -> ctypes.Structure:
         return self._raster(**raster_values(config))
 
+    @abstractmethod
     def empty(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
         """Uninitialised and contiguous, of the kernels' precision unless another type is named."""
-        raise NotImplementedError
 
     def empty_like(self, *tensors: Tensor) -> list[Tensor]:
         """The same for the shapes and types of others."""

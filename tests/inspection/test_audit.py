@@ -93,7 +93,7 @@ def test_an_unknown_deviation_is_named_after_its_parameter():
 @pytest.mark.parametrize("dtype", [None, "float32"])
 def test_the_shipped_adapters_have_no_fault(name, dtype):
     if name == "cpu" and not cpu.available():
-        pytest.skip("no C++ compiler")
+        pytest.skip("the CPU kernels need a C++ compiler (g++, clang++ or the ziglang package), and none is found")
     report = run.audit(name, dtype=dtype)
     assert found(report) == [], report.faults
     assert report.rules.alpha_max == 0.99 and report.gradient_mode == "exact"

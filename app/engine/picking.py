@@ -9,6 +9,7 @@ from app.engine.crop import crop
 from app.engine.drawn import Drawn
 from app.engine.model import Model
 from app.training.arrays import host
+from app.training.backend import usable_cores
 from render.reference.pixel import pixel_contributions
 from render.types import Camera
 
@@ -71,7 +72,8 @@ def neighbours(model: Model, mask: np.ndarray) -> np.ndarray:
     known = np.flatnonzero(np.isfinite(means).all(axis=1))
     grown, chosen = mask.copy(), known[mask[known]]
     if len(chosen):
+        # every core for an instant: half of 100,000 grows in 66 ms instead of 111 (two cores, tests.bench.selecting)
         tree = KDTree(means[known], leafsize=24, balanced_tree=False, compact_nodes=False)
-        _, near = tree.query(means[chosen], k=min(NEIGHBOURS + 1, len(known)))
+        _, near = tree.query(means[chosen], k=min(NEIGHBOURS + 1, len(known)), workers=usable_cores())
         grown[known[near.reshape(-1)]] = True
     return grown

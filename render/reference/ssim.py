@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from render import interrupt
 from render.shapes import check
 
 WINDOW = 11
@@ -22,10 +23,18 @@ def gaussian_window(like: Tensor) -> Tensor:
 
 
 def blur(images: Tensor) -> Tensor:
-    """[B,1,H,W] -> the same size; outside the image there is zero, as in graphdeco's loss."""
-    window = gaussian_window(images)
-    images = F.conv2d(images, window.reshape(1, 1, 1, WINDOW), padding=(0, WINDOW // 2))
-    return F.conv2d(images, window.reshape(1, 1, WINDOW, 1), padding=(WINDOW // 2, 0))
+    """[B,1,H,W] -> the same size; outside the image there is zero, as in graphdeco's loss.
+
+    One image at a time: a large picture takes hundreds of milliseconds, and whoever waits may end it in between.
+    """
+    return torch.cat([_blurred(image) for image in images.split(1)])
+
+
+def _blurred(image: Tensor) -> Tensor:
+    interrupt.check()
+    window = gaussian_window(image)
+    image = F.conv2d(image, window.reshape(1, 1, 1, WINDOW), padding=(0, WINDOW // 2))
+    return F.conv2d(image, window.reshape(1, 1, WINDOW, 1), padding=(WINDOW // 2, 0))
 
 
 def ssim_map(image: Tensor, target: Tensor) -> Tensor:

@@ -34,7 +34,15 @@ def _blurred(image: Tensor) -> Tensor:
     interrupt.check()
     window = gaussian_window(image)
     image = F.conv2d(image, window.reshape(1, 1, 1, WINDOW), padding=(0, WINDOW // 2))
-    return F.conv2d(image, window.reshape(1, 1, WINDOW, 1), padding=(WINDOW // 2, 0))
+    image = F.conv2d(image, window.reshape(1, 1, WINDOW, 1), padding=(WINDOW // 2, 0))
+    if image.requires_grad:
+        image.register_hook(_given_up)
+    return image
+
+
+def _given_up(gradient: Tensor) -> None:
+    """The way back may be ended between two images too."""
+    interrupt.check()
 
 
 def ssim_map(image: Tensor, target: Tensor) -> Tensor:

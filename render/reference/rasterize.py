@@ -28,7 +28,7 @@ PIXELS = TILE_SIZE * TILE_SIZE
 _RECORDED_PAIRS = 2**23
 """Above so many (Gaussian, pixel) pairs autograd keeps no per-pair tensors and recomputes each tile in its backward."""
 Between = Callable[[], None]
-"""Called before each tile, on the way back as well; may raise, which ends the work."""
+"""Called before each tile or image, on the way back as well; may raise, which ends the work."""
 
 
 def uninterrupted() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from render import timing
+from render import interrupt, timing
 from render.backends import buffers, cpu, cuda
 from render.config import LOSSES
 from render.reference.ssim import photometric_loss as reference_photometric_loss
@@ -83,7 +83,8 @@ def photometric_loss(image: Tensor, target: Tensor, *, kind: str = "l1_ssim", la
     """(loss, terms [3] = l1, mse, ssim); see render/reference/ssim.py. The target receives no gradient."""
     with timing.measure("loss"):
         if backend == "reference":
-            return reference_photometric_loss(image, target, kind=kind, lambda_dssim=lambda_dssim)
+            return reference_photometric_loss(image, target, kind=kind, lambda_dssim=lambda_dssim,
+                                                 between=interrupt.check)
         if kind not in LOSSES:
             raise ValueError(f"loss kind is {kind!r}; choose {' or '.join(LOSSES)}")
         check(image=(image, "H W 3"), target=(target, "H W 3"))

@@ -24,5 +24,5 @@ class Asking(Protocol):
     """A panel that wants to know something of the model."""
 
     def questions(self) -> Mapping[str, Any]:
-        """By instrument, see InspectRequest in app/messages.py. Called each frame while the panel can be seen."""
+        """By instrument, see InspectRequest in app/protocol/snapshot.py. Called each frame while the panel can be seen."""
         ...

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -70,7 +71,14 @@ class DensifyRecord:
 
 class Strategy(ABC):
     """Decides how Gaussians are born and die. Order within a step (F05):
-    backward -> after_backward -> Adam -> gradients dropped -> after_step."""
+    backward -> regularise -> after_backward -> optimiser -> gradients dropped -> after_step."""
+
+    KEPT: ClassVar[tuple[str, ...]] = ()
+    """Attributes, JSON values all, that a run needs to go on exactly where it was saved."""
+
+    def regularise(self, state: TrainState, gradients: dict[str, Tensor], config: TrainConfig) -> dict[str, Tensor]:
+        """The gradients of a step with those of loss terms that do not come from pictures; most strategies have none."""
+        return gradients
 
     @abstractmethod
     def after_backward(self, state: TrainState, seen: ViewGradients, config: TrainConfig) -> None:
@@ -80,3 +88,12 @@ class Strategy(ABC):
     def after_step(self, state: TrainState, iteration: int, config: TrainConfig,
                    schedule: Schedule) -> DensifyRecord | None:
         """Change the rows when it is time; None when nothing was due."""
+
+    def memory(self) -> dict[str, Any]:
+        """What the strategy itself remembers between steps."""
+        return {name: getattr(self, name) for name in self.KEPT}
+
+    def remember(self, memory: dict[str, Any]) -> None:
+        """Take up what memory() gave; what is not in it keeps its first value."""
+        for name in self.KEPT:
+            setattr(self, name, memory.get(name, getattr(self, name)))

@@ -10,7 +10,7 @@ import tyro
 
 from app.commands.parsing import UsageError
 from app.config import EVAL_EVERY, TrainConfig
-from app.engine.options import OptionError, coerce, flatten
+from app.options import OptionError, coerce, flatten
 from render.config import Backend, setting
 
 

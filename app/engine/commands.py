@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from app import messages as m
 from app.engine import auditing, gradient_check, laboratory, pictures, selecting, work
-from app.engine.options import OptionError, flatten, is_live, with_option
+from app.options import OptionError, flatten, is_live, with_option
 
 if TYPE_CHECKING:
     from app.engine.loop import Engine

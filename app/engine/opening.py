@@ -16,9 +16,9 @@ from app.data.scene import Scene, SceneError, View
 from app.demo import demo_folder
 from app.engine.background import Report
 from app.engine.jobs import Work
-from app.engine.options import flatten, is_live
 from app.engine.pacing import Pace
 from app.messages import SceneOpened, ViewInfo
+from app.options import flatten, is_live
 from app.training.memory import is_out_of_memory
 
 if TYPE_CHECKING:

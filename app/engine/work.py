@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from app.engine.background import Report
 from app.engine.jobs import Job, Refused, Work
-from app.engine.options import flatten
 from app.engine.pacing import Pace
 from app.messages import ConfigChanged, Evaluated
+from app.options import flatten
 from app.training.backend import Ready, ready_backend
 from app.training.memory import is_out_of_memory
 

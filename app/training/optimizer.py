@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -59,6 +60,14 @@ class Adam:
             return extents
         free = (~frozen).to(self.rows["means"].dtype)[:, None]
         return (free.expand(-1, 2) if extents is None else extents * free).contiguous()
+
+    def memory(self) -> dict[str, Any]:
+        """What the optimiser knows besides its arrays, as JSON."""
+        return {"steps": dict(self.steps)}
+
+    def remember(self, memory: Mapping[str, Any]) -> None:
+        """Take up what memory() gave; what is not in it starts anew."""
+        self.steps |= {name: int(count) for name, count in memory.get("steps", {}).items() if name in self.steps}
 
     def take_back(self) -> None:
         """The last step did not count: its gradients were not finite."""

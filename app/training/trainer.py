@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,13 +29,13 @@ from app.training.init import Progress, initial_params
 from app.training.memory import available_bytes, default_cap
 from app.training.optimizer import Adam
 from app.training.rows import Rows
-from app.training.verdict import Measured, TrainingStopped, all_finite, first_bad
-from app.training.views import ViewOrder, load_target
-from render import interrupt, pipeline, timing
+from app.training.step import Phase, Stepping
+from app.training.verdict import Measured
+from app.training.views import ViewOrder
+from render import pipeline, timing
 from render.backends import cuda
 from render.stages.activate import activate
-from render.stages.ssim import photometric_loss
-from render.types import PARAM_GROUPS, GaussianParams, Gaussians, GradientTap, RenderOutput
+from render.types import PARAM_GROUPS, Camera, GaussianParams, Gaussians, GradientTap, RenderOutput
 
 STRATEGIES: dict[StrategyName, type[Strategy]] = {"adc": AdaptiveDensityControl, "none": NoDensification}
 TAP_FIELDS = ("v_means2d", "v_abs_means2d", "v_conics", "v_colors", "v_opacities")
@@ -77,29 +79,29 @@ class Trainer:
         self.notices: deque[str] = deque(maxlen=1000)
         self.backend = pipeline.resolve_backend(backend)
         self.device = pipeline.device_of(self.backend)
-        self._memory_cap: int | None = None      # of the device's free memory
-        self.extent = config.extent or self._measure_extent()
+        self.memory_cap: int | None = None      # of the device's free memory
         if params is None:
             params, notice = initial_params(scene.points, self.views, sh_degree=config.sh_degree, device=self.device,
                                             init_points=config.init_points, seed=config.seed, progress=progress)
             if notice:
                 self.notices.append(notice)
+        self.said: set[str] = set()              # sentences that a run says once
+        self.take_up(params)
+
+    def take_up(self, params: GaussianParams) -> None:
+        """Begin with these Gaussians: nothing is known of them, and no step was taken."""
         self.iteration = 0
-        self.measured = Measured()
-        self._failed, self._failed_loss = 0, math.nan   # the iteration that a GPU found not to be finite
+        self.stepping = Stepping(self)
         self.last_view_index: int | None = None
-        self.last_camera = None
+        self.last_camera: Camera | None = None
         self.last_config: TrainConfig | None = None   # that the last step went by
         self.tap: GradientTap | None = None
         self.records: deque[DensifyRecord] = deque(maxlen=256)
-        self.strategy: Strategy = STRATEGIES[config.densify.strategy]()
-        self.schedule = schedule.resolve(config)
-        self._order = ViewOrder(len(self.views), config.seed)
-        self._warned: set[str] = set()
+        self.extent = self.config.extent or self.measured_extent
+        self.strategy: Strategy = STRATEGIES[self.config.densify.strategy]()
+        self.schedule = schedule.resolve(self.config)
+        self.order = ViewOrder(len(self.views), self.config.seed)
         self._activated: Gaussians | None = None
-        self._start(params)
-
-    def _start(self, params: GaussianParams) -> None:
         rows = Rows(params)
         self.state = TrainState(
             rows=rows, optimizer=Adam(rows), lineage=Lineage(rows["uids"].cpu().numpy()),
@@ -126,10 +128,10 @@ class Trainer:
         """The largest number of Gaussians there may be."""
         if self.config.densify.cap:
             return self.config.densify.cap
-        if self._memory_cap is None:
+        if self.memory_cap is None:
             free = cuda.free_bytes() if self.device.type == "cuda" else None
-            self._memory_cap = default_cap(available_bytes() if free is None else free)
-        return self._memory_cap
+            self.memory_cap = default_cap(available_bytes() if free is None else free)
+        return self.memory_cap
 
     @property
     def sh_degree(self) -> int:
@@ -193,7 +195,7 @@ class Trainer:
         self.state.rows.move(device)   # copies all before it changes anything
         if device.type != "cuda":
             cuda.release()
-        self.backend, self.device, self._memory_cap = backend, device, None
+        self.backend, self.device, self.memory_cap = backend, device, None
         self.state.cap = self.cap
         self._activated = None
         self._take_up_tap()
@@ -202,7 +204,7 @@ class Trainer:
         self.schedule = schedule.resolve(self.config)
         self.state.cap = self.cap
         if path == "extent":
-            self.extent = self.state.extent = self.config.extent or self._measure_extent()
+            self.extent = self.state.extent = self.config.extent or self.measured_extent
         if path == "densify.strategy":
             self.strategy = STRATEGIES[self.config.densify.strategy]()
         if path == "densify.absgrad":
@@ -213,159 +215,111 @@ class Trainer:
     # ------------------------------------------------------------------ one step
 
     def step(self) -> StepReport:
-        """Train on the next view (or the next `micro_batch` views).
+        """Train on the next view (or the next `micro_batch` views), or end the step that is under way.
 
         Raises TrainingStopped, with nothing changed, when the loss or a gradient is not finite, and
         interrupt.Interrupted when the step was given up before the optimiser: the next one takes the same views.
         """
-        # one backward thread: the tap is filled in order, and small graphs gain nothing from more
-        mark = cuda.mark if self.device.type == "cuda" else None
-        with torch.autograd.set_multithreading_enabled(False), timing.step(mark) as stage_ms:
-            return self._step(stage_ms)   # whose figures are there when the block has ended
+        with self._timed() as stage_ms:
+            if not self.phase:
+                self.stepping.find_gradients()
+            if self.phase == "backward":
+                self._move()
+            event = self._change_rows()
+        return self._report(event, stage_ms)   # whose figures are there when the block has ended
 
-    def _step(self, stage_ms: dict[str, float]) -> StepReport:
-        iteration = self.iteration + 1
-        rows = self.state.rows
-        degree = self.schedule.sh_degree(iteration, math.isqrt(rows["shN"].shape[1] + 1) - 1)
-        degree = min(degree, self.config.sh_degree)
-        indices, views, terms = [], [], []
-        try:
-            with interrupt.interruptible():
-                for _ in range(self.config.micro_batch):
-                    indices.append(self._order.next())
-                    seen, numbers = self._backward(indices[-1], degree, iteration)
-                    views.append(seen)
-                    terms.append(numbers)
-            gradients = self._collect_gradients(degree)
-        except BaseException as error:
-            self._clear_gradients()  # of the views before the one that failed
-            if isinstance(error, interrupt.Interrupted) or self._of_before(error, iteration):
-                self._order.put_back(indices)
-            raise
-        ok = self._judge(iteration, gradients, terms, self.views[indices[-1]].name)
-        for seen in views:
-            self.strategy.after_backward(self.state, replace(seen, ok=ok), self.config)
-        self.state.optimizer.step(gradients, schedule.learning_rates(self.config, iteration, self.extent),
-                                  eps=self.config.adam_eps, backend=self.backend, ok=ok,
-                                  extents=union(views) if self.config.sparse_adam else None)
-        self._activated = None
-        self.iteration = iteration
-        self._keep(indices[-1], views[-1], gradients)
-        if self.schedule.densifies(iteration) or self.schedule.resets(iteration):
-            self.settle()   # these wait for the device as it is
-        record = self.strategy.after_step(self.state, iteration, self.config, self.schedule)
-        if record is not None:
-            self._densified(record)
-        found = self.measured
-        return StepReport(iteration, found.loss, found.psnr, found.l1, found.ssim, len(rows), self.views[indices[-1]].name,
-                          record.event if record else None, stage_ms, found.iteration)
+    def forward(self) -> tuple[str, Measured]:
+        """(name, what is measured) of the view that comes next; nothing changes. Raises interrupt.Interrupted."""
+        return self.stepping.forward()
 
-    def _backward(self, index: int, degree: int, iteration: int) -> tuple[ViewGradients, Tensor]:
-        """Render one view and send its loss backward; gradients add up in the parameters' .grad.
+    def backward(self) -> StepReport:
+        """The gradients of the next step alone: parameters stand still until update() or step(). Raises as step()."""
+        with self._timed() as stage_ms:
+            if not self.phase:
+                self.stepping.find_gradients()
+                self.settle()
+        return self._report(None, stage_ms)
 
-        The second result is [4] = loss, l1, mse, ssim, where the renderer has them.
-        """
-        view, config = self.views[index], self.config
-        background = self.background
-        tap = GradientTap(absolute=config.densify.absgrad)
-        output = pipeline.render_params(self.params, view.camera, config.raster, background=background, sh_degree=degree,
-                                        backend=self.backend, tap=tap)
-        self._stop_if_failed()   # what is behind the number of tile intersections was read with it
-        loss, terms = photometric_loss(output.colors, load_target(view, background), kind=config.loss,
-                                       lambda_dssim=config.lambda_dssim, backend=self.backend)
-        numbers = torch.cat([loss.detach().reshape(1), terms])
-        if not self.deferred and not math.isfinite(float(loss.detach())):
-            raise TrainingStopped(_no_loss(iteration, view.name, float(loss.detach())))
-        with timing.measure("backward"):
-            loss.backward()
-        return ViewGradients(tap, output.projected.extents.detach(), view.camera, self.state.rows.generation), numbers
+    def update(self) -> StepReport:
+        """The optimiser's part of the step under way; what the strategy does behind it is left to step(). Raises as step()."""
+        with self._timed() as stage_ms:
+            if not self.phase:
+                self.stepping.find_gradients()
+            if self.phase == "backward":
+                self._move()
+        return self._report(None, stage_ms)
 
-    def _collect_gradients(self, degree: int) -> dict[str, Tensor]:
-        """The mean over the step's views, taken out of .grad. Bands not in use have none."""
-        gradients: dict[str, Tensor] = {}
-        for name, tensor in self.params.trained().items():
-            gradient, tensor.grad = tensor.grad, None
-            if gradient is None or (name == "shN" and degree == 0):
-                continue
-            if self.config.micro_batch > 1:
-                gradient = gradient * (1.0 / self.config.micro_batch)
-            gradients[name] = gradient
-        return gradients
+    @property
+    def phase(self) -> Phase:
+        """How far the step under way is."""
+        return self.stepping.phase
 
-    def _clear_gradients(self) -> None:
-        for tensor in self.params.trained().values():
-            tensor.grad = None
+    @property
+    def measured(self) -> Measured:
+        """What the newest step measured that is known by now."""
+        return self.stepping.judge.measured
+
+    @measured.setter
+    def measured(self, value: Measured) -> None:
+        self.stepping.judge.measured = value
 
     @property
     def deferred(self) -> bool:
         """Whether what a step measured is read in the next one, so that the host does not wait for the device twice."""
         return self.backend == "cuda"
 
-    def _judge(self, iteration: int, gradients: dict[str, Tensor], terms: list[Tensor], view: str) -> Tensor | None:
-        """Stop before Adam when a gradient is not finite; on a GPU the [1] flag that makes Adam stand still instead."""
-        numbers = torch.stack(terms).mean(0) if self.deferred else None
-        if numbers is not None:
-            ok = all_finite(gradients, numbers)
-            cuda.later.put(torch.cat([ok.double(), numbers.double()]), lambda values: self._told(iteration, values))
-            return ok
-        bad = first_bad(gradients)
-        if bad is not None:
-            raise TrainingStopped(self._bad_gradient(iteration, view, *bad))
-        # one after the other: torch's own mean would depend on its number of threads
-        columns = zip(*(row.tolist() for row in terms), strict=True)
-        self.measured = Measured(iteration, *(sum(column) / len(terms) for column in columns))
-        return None
-
-    def _of_before(self, error: BaseException, iteration: int) -> bool:
-        """Whether a step ends because the one before it had failed, which counts it back."""
-        return isinstance(error, TrainingStopped) and self.iteration < iteration - 1
-
-    def _told(self, iteration: int, values: list[float]) -> None:
-        if values[0]:
-            self.measured = Measured(iteration, *values[1:])
-        else:
-            self._failed = iteration
-            self._failed_loss = values[1]
-
     def settle(self) -> None:
         """Know all that the steps so far measured. Raises TrainingStopped when the last of them was not finite."""
-        if self.deferred:
-            cuda.later.settle()
-            self._stop_if_failed()
+        self.stepping.settle()
 
-    def _stop_if_failed(self) -> None:
-        """Adam and the statistics stood still on the device in the step that failed; the rest is taken back here."""
-        if not self._failed:
-            return
-        iteration, self._failed = self._failed, 0
-        self.iteration = iteration - 1
-        self.state.optimizer.take_back()
-        view = self.views[self.last_view_index or 0].name
-        if not math.isfinite(self._failed_loss):
-            raise TrainingStopped(_no_loss(iteration, view, self._failed_loss))
-        raise TrainingStopped(self._bad_gradient(iteration, view, *(first_bad(self.gradients()) or ("shN", 0, 0))))
+    @contextmanager
+    def _timed(self) -> Iterator[dict[str, float]]:
+        # one backward thread: the tap is filled in order, and small graphs gain nothing from more
+        mark = cuda.mark if self.device.type == "cuda" else None
+        with torch.autograd.set_multithreading_enabled(False), timing.step(mark) as stage_ms:
+            yield stage_ms
 
-    def _bad_gradient(self, iteration: int, view: str, name: str, count: int, row: int) -> str:
-        return (f"Training stopped at iteration {iteration}: the gradient of {name} is not finite for {count:,} Gaussians "
-                f"(first: uid {int(self.params.uids[row])}) in view {view}; "
-                f"the parameters are those of iteration {iteration - 1}.")
+    def _report(self, event: Densified | None, stage_ms: dict[str, float]) -> StepReport:
+        found = self.measured
+        return StepReport(self.iteration, found.loss, found.psnr, found.l1, found.ssim, len(self.state.rows),
+                          self.views[self.last_view_index or 0].name, event, stage_ms, found.iteration)
 
-    def _keep(self, index: int, seen: ViewGradients, gradients: dict[str, Tensor]) -> None:
-        """Register what the last backward left, so that surgery carries it along for those who look.
+    def _move(self) -> None:
+        self.stepping.update()
+        self._activated = None
+        self.iteration += 1
+
+    def _change_rows(self) -> Densified | None:
+        """What the strategy does after the update; the step is then over."""
+        if self.schedule.densifies(self.iteration) or self.schedule.resets(self.iteration):
+            self.settle()   # these wait for the device as it is
+        record = self.strategy.after_step(self.state, self.iteration, self.config, self.schedule)
+        self.stepping.phase = ""
+        if record is not None:
+            self._densified(record)
+        return record.event if record is not None else None
+
+    # ------------------------------------------------------------------ what a step leaves behind
+
+    def keep(self, index: int, views: Sequence[ViewGradients], gradients: dict[str, Tensor]) -> None:
+        """Register what the last backward left, so that surgery carries it along for those who look, and for the update.
 
         Until then they see the step before, whole: a step that is given up leaves no gap.
         """
+        seen, rows = views[-1], self.state.rows
         for prefix in ("grad.", "tap.", "last."):
-            self.state.rows.drop(prefix)
+            rows.drop(prefix)
         self.last_view_index, self.last_camera, self.last_config = index, seen.camera, self.config
         self.tap = tap = seen.tap
-        self.state.rows.put("last.extents", seen.extents)
+        rows.put("last.extents", seen.extents)
+        if len(views) > 1:
+            rows.put("last.union", union(views))
         for name, gradient in gradients.items():
-            self.state.rows.put(f"grad.{name}", gradient)
+            rows.put(f"grad.{name}", gradient)
         for name in TAP_FIELDS:
             value = getattr(tap, name)
             if value is not None:
-                self.state.rows.put(f"tap.{name}", value)
+                rows.put(f"tap.{name}", value)
 
     def _densified(self, record: DensifyRecord) -> None:
         self.records.append(record)
@@ -373,19 +327,25 @@ class Trainer:
 
     def edited(self) -> None:
         """Rows have changed between steps, by densification or by hand."""
+        self.rows_changed()
+
+    def rows_changed(self) -> None:
+        """What was read from the registry before does not hold any more."""
         self._activated = None
         self._take_up_tap()
 
     def _take_up_tap(self) -> None:
         """The tap is what the registry holds now: rows have changed, or their device."""
         rows = self.state.rows
-        if self.tap is not None:
-            self.tap = GradientTap(self.tap.absolute, **{name: rows.get(f"tap.{name}") for name in TAP_FIELDS})
+        if self.tap is not None or "tap.v_means2d" in rows:
+            absolute = self.tap.absolute if self.tap is not None else "tap.v_abs_means2d" in rows
+            self.tap = GradientTap(absolute, **{name: rows.get(f"tap.{name}") for name in TAP_FIELDS})
 
     # ------------------------------------------------------------------ small things
 
-    def _measure_extent(self) -> float:
-        """From the training cameras alone, as graphdeco: what is held out changes nothing in training."""
+    @cached_property
+    def measured_extent(self) -> float:
+        """World radius, from the training cameras alone, as graphdeco: what is held out changes nothing in training."""
         extent = float(scene_extent(self.views))
         if extent > 1e-6:
             return extent
@@ -400,11 +360,7 @@ class Trainer:
 
     def _warn(self, text: str) -> None:
         """Say a sentence once a run."""
-        if text not in self._warned:
-            self._warned.add(text)
+        if text not in self.said:
+            self.said.add(text)
             self.notices.append(text)
 
-
-def _no_loss(iteration: int, view: str, loss: float) -> str:
-    return (f"Training stopped at iteration {iteration}: the loss of view {view} is {loss}; "
-            f"the parameters are those of iteration {iteration - 1}.")

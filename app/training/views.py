@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -22,6 +26,22 @@ class ViewOrder:
         if not self._left:
             self._left = self._rng.permutation(self._count).tolist()
         return self._left.pop()
+
+    def peek(self) -> int:
+        """Index of the view that next() gives next."""
+        return self._left[-1] if self._left else int(copy.deepcopy(self._rng).permutation(self._count)[-1])
+
+    def memory(self) -> dict[str, Any]:
+        """Where in the order it is, as JSON."""
+        return {"rng": self._rng.bit_generator.state, "left": list(self._left)}
+
+    def remember(self, memory: Mapping[str, Any]) -> list[str]:
+        """Go on where memory() was; sentences about what cannot be taken up."""
+        left = [int(index) for index in memory.get("left", ())]
+        if any(not 0 <= index < self._count for index in left):
+            return ["The order of the views begins anew: the checkpoint names views that this scene has not."]
+        self._rng.bit_generator.state, self._left = memory["rng"], left
+        return []
 
     def put_back(self, indices: list[int]) -> None:
         """The views that next() gave last, in that order, come next again."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.config import DensifyConfig, TrainConfig
-from app.engine.options import OptionError, with_option
+from app.options import OptionError, with_option
 from render.config import RasterConfig
 
 WITHOUT_MEANING = [

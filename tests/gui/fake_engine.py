@@ -10,7 +10,6 @@ from collections.abc import Callable
 import numpy as np
 
 from app.config import TrainConfig
-from app.engine.options import flatten
 from app.mailbox import Fifo, Latest
 from app.messages import (
     Command,
@@ -39,6 +38,7 @@ from app.messages import (
     ViewInfo,
     ViewRequest,
 )
+from app.options import flatten
 from render.types import Camera
 
 LEGENDS = {

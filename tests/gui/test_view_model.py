@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from app import messages as m
 from app.config import DensifyConfig, TrainConfig
 from app.curves import decimate
-from app.engine.options import flatten
 from app.gui import formatting, layout, overlay, preferences
 from app.gui.callbacks import run_jobs
 from app.gui.fields import BY_PATH, RASTER_FIELDS, SLIDER_STEPS
@@ -28,6 +27,7 @@ from app.gui.textures import RUNGS, SIDE_LIMIT, checked
 from app.gui.trace import Trace
 from app.gui.view_model import NOTICE_SECONDS, ViewModel
 from app.mailbox import Latest
+from app.options import flatten
 from render.config import RasterConfig
 from tests.gui.fake_engine import ring_of_views, scene
 

@@ -13,6 +13,7 @@ import torch
 
 from app.config import DensifyConfig, TrainConfig
 from app.data.scene import Scene, SceneError, View
+from app.training import step as step_module
 from app.training import trainer as trainer_module
 from app.training.densify.base import DensifyRecord, Strategy
 from app.training.trainer import STRATEGIES, Trainer
@@ -207,8 +208,8 @@ def test_N16_a_gradient_that_is_not_finite_stops_with_everything_as_before_the_s
             gradient[7, 1] = float("nan")
             return gradient
 
-    original = trainer_module.photometric_loss
-    monkeypatch.setattr(trainer_module, "photometric_loss", poisoned)
+    original = step_module.photometric_loss
+    monkeypatch.setattr(step_module, "photometric_loss", poisoned)
     with pytest.raises(TrainingStopped, match=r"iteration 2.*gradient of log_scales.*uid 7\).*view\d\.png"):
         trainer.step()
     for name, tensor in trainer.params.trained().items():
@@ -216,15 +217,15 @@ def test_N16_a_gradient_that_is_not_finite_stops_with_everything_as_before_the_s
         assert tensor.grad is None
     assert trainer.iteration == 1 and torch.equal(trainer.state.optimizer.moments("means")[0], moments)
     assert torch.equal(trainer.state.rows["stat.count"], seen)
-    monkeypatch.setattr(trainer_module, "photometric_loss", original)
+    monkeypatch.setattr(step_module, "photometric_loss", original)
     assert trainer.step().iteration == 2   # and it can go on
 
 
 def test_N16_a_loss_that_is_not_finite_names_step_and_view(monkeypatch):
     trainer = Trainer(make_scene(), TrainConfig(iterations=9, densify=STILL), backend="cpu")
     before = snapshot(trainer)
-    original = trainer_module.photometric_loss
-    monkeypatch.setattr(trainer_module, "photometric_loss",
+    original = step_module.photometric_loss
+    monkeypatch.setattr(step_module, "photometric_loss",
                         lambda image, target, **kw: (original(image, target, **kw)[0] * float("inf"), torch.zeros(3)))
     with pytest.raises(TrainingStopped, match=r"iteration 1: the loss of view view\d\.png is (inf|nan)"):
         trainer.step()

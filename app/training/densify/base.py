@@ -76,6 +76,10 @@ class Strategy(ABC):
     KEPT: ClassVar[tuple[str, ...]] = ()
     """Attributes, JSON values all, that a run needs to go on exactly where it was saved."""
 
+    def wants_absolute(self, config: TrainConfig) -> bool:
+        """Whether backward also adds up absolute screen-space gradients (AbsGS), which costs a little."""
+        return config.densify.absgrad
+
     def regularise(self, state: TrainState, gradients: dict[str, Tensor], config: TrainConfig) -> dict[str, Tensor]:
         """The gradients of a step with those of loss terms that do not come from pictures; most strategies have none."""
         return gradients

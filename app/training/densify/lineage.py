@@ -13,6 +13,18 @@ class Lineage:
         self._parents = np.full(max(self.next_uid, 1024), -1, np.int64)
         self._born = np.zeros(len(self._parents), np.int32)
 
+    @staticmethod
+    def of(first_born: int, parents: np.ndarray, born: np.ndarray) -> Lineage:
+        """As arrays() gave it."""
+        lineage = Lineage(np.empty(0, np.int64))
+        lineage.first_born, lineage.next_uid = first_born, len(parents)
+        lineage._parents, lineage._born = np.array(parents, np.int64), np.array(born, np.int32)
+        return lineage
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Copies of parent and birth iteration, by uid."""
+        return {"parents": self._parents[:self.next_uid].copy(), "born": self._born[:self.next_uid].copy()}
+
     def give_birth(self, parents: np.ndarray, iteration: int) -> np.ndarray:
         """New uids, one for each parent uid given."""
         first, self.next_uid = self.next_uid, self.next_uid + len(parents)

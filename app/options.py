@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 import typing
+from collections.abc import Mapping
 from dataclasses import Field, fields, is_dataclass, replace
 from typing import Any
 
@@ -89,3 +90,30 @@ def with_option(config: TrainConfig, path: str, value: Any) -> TrainConfig:
         raise
     except ValueError as error:
         raise OptionError(str(error)) from None
+
+
+def config_from(values: Mapping[str, Any]) -> tuple[TrainConfig, list[str]]:
+    """The configuration that flatten() gave, and sentences about what is not known or not allowed any more (C12)."""
+    config, notices = TrainConfig(), []
+    known = flatten(config)
+    unknown = [path for path in values if path not in known]
+    if unknown:
+        notices.append(f"Options that this version does not have are left out: {', '.join(sorted(unknown))}.")
+    absent = [path for path in known if path not in values] if values else []
+    if absent:
+        notices.append(f"Options that the file does not name have their defaults: {', '.join(absent)}.")
+    groups: dict[str, dict[str, Any]] = {"": {}}
+    for path, value in values.items():
+        if path not in known:
+            continue
+        group, _, name = path.rpartition(".")
+        default = known[path]
+        try:   # one by one, so that one bad value costs no other; sliders' ranges do not matter here
+            if not (type(value) is type(default) or (type(default) is float and type(value) is int)):
+                raise ValueError(f"{name} is {value!r}; it must be of the kind of {default!r}")
+            replace(getattr(config, group) if group else config, **{name: value})
+            groups.setdefault(group, {})[name] = value
+        except ValueError as error:
+            notices.append(f"{path}: {error}; the default {default!r} is in force.")
+    nested = {group: replace(getattr(config, group), **fields_) for group, fields_ in groups.items() if group}
+    return replace(config, **groups[""], **nested), notices

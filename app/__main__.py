@@ -75,14 +75,11 @@ def _train(words: list[str]) -> int:
     from app.commands.parsing import parse
     from app.commands.train import TrainArgs, run
 
-    return run(
-        parse(
-            TrainArgs,
-            source_as_positional(words),
-            prog="splatscope train",
-            description="Train a scene without a window.",
-        )
-    )
+    def read(defaults: TrainArgs | None = None) -> TrainArgs:
+        return parse(TrainArgs, source_as_positional(words), prog="splatscope train",
+                     description="Train a scene without a window.", defaults=defaults)
+
+    return run(read(), read)
 
 
 def _info(words: list[str]) -> int:

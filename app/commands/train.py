@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from app.commands.parsing import UsageError
 from app.config import EVAL_EVERY, TrainConfig
-from app.options import OptionError, coerce, flatten
+from app.options import OptionError, coerce, config_from, flatten
+from app.training.autosave import AutosaveConfig
 from render.config import Backend, setting
+
+if TYPE_CHECKING:
+    from app.training.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,10 @@ class TrainArgs(TrainConfig):
     save_iterations: tuple[int, ...] = setting((), "Also save at these iterations; the last is always saved.")
     backend: Backend = setting("auto", "What renders: auto takes the fastest that runs here.")
     threads: int = setting(0, "CPU threads; 0 = all.", lo=0, hi=256)
+    resume: bool = setting(False, "Go on from the newest checkpoint in OUT, with the scene and the options of the run; flags "
+                           "change them.")
+    start_checkpoint: Annotated[str, tyro.conf.arg(metavar="FILE")] = setting("", "Go on from this checkpoint instead.")
+    autosave: AutosaveConfig = field(default_factory=AutosaveConfig)
     quiet: bool = setting(False, "No progress bar and no summary.")
 
 
@@ -47,14 +56,37 @@ def config_of(args: TrainConfig) -> TrainConfig:
     return config
 
 
+def resumed(args: TrainArgs, again: Callable[[TrainArgs], TrainArgs]) -> tuple[TrainArgs, Checkpoint | None]:
+    """(what is asked for, the checkpoint to go on from). `again` reads the flags once more, on other defaults: those of the
+    run. Raises SceneError for a run without a checkpoint."""
+    if not args.resume and not args.start_checkpoint:
+        return args, None
+    from app.training.checkpoint import newest
+
+    if not args.start_checkpoint and not args.model_path:
+        raise UsageError("--resume needs the folder of the run: -m OUT --resume.")
+    found = newest(Path(args.start_checkpoint or args.model_path).expanduser())
+    config, _ = config_from(found.state.meta.get("config", {}))
+    scene = found.extra.get("scene", {})
+    defaults = replace(TrainArgs(), **{f.name: getattr(config, f.name) for f in fields(TrainConfig)},
+                       source=str(scene.get("path", "")), resolution=int(scene.get("resolution", -1)),
+                       long_side=int(scene.get("long_side", 0)), images=str(scene.get("images", "")),
+                       eval=bool(scene.get("eval", False)))
+    return again(defaults), found
+
+
 def require_threads(threads: int) -> None:
     """Raises UsageError for a number of threads that cannot be."""
     if threads < 0:
         raise UsageError(f"--threads is {threads}; it must be a number of threads, or 0 for all.")
 
 
-def run(args: TrainArgs) -> int:
-    """Train; returns the exit code. SceneError and UsageError carry one sentence for whoever calls."""
+def run(args: TrainArgs, again: Callable[[TrainArgs], TrainArgs] = lambda defaults: defaults) -> int:
+    """Train; returns the exit code. SceneError and UsageError carry one sentence for whoever calls.
+
+    `again` reads the command line once more on other defaults, for a run that is resumed.
+    """
+    args, found = resumed(args, again)
     if not args.source:
         raise UsageError("splatscope train needs a scene: splatscope train SCENE -m OUT.")
     if not args.model_path:
@@ -77,7 +109,10 @@ def run(args: TrainArgs) -> int:
         say(sentence)
     try:
         results = train_headless(scene, config, out, backend=args.backend, threads=args.threads, quiet=args.quiet,
-                                 test_iterations=args.test_iterations, save_iterations=args.save_iterations)
+                                 test_iterations=args.test_iterations, save_iterations=args.save_iterations,
+                                 autosave=args.autosave, resume_from=found, scene_settings={
+                                     "resolution": args.resolution, "long_side": args.long_side, "images": args.images,
+                                     "eval": args.eval})
     except TrainingStopped as stopped:
         say(str(stopped))
         return 1

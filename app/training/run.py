@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
@@ -25,10 +25,14 @@ from app.data.atomic import write_atomic
 from app.data.cameras_json import write_cameras_json
 from app.data.gaussians import write_gaussians
 from app.data.scene import Scene, SceneError
+from app.options import config_from, flatten
 from app.training.arrays import to_arrays
+from app.training.autosave import AutosaveConfig
 from app.training.backend import ready_backend, set_threads, usable_cores
+from app.training.checkpoint import Checkpoint
 from app.training.evaluate import Evaluation, evaluate
 from app.training.memory import peak_rss_bytes
+from app.training.saving import Saver, resume
 from app.training.trainer import StepReport, Trainer
 from app.training.verdict import TrainingStopped
 
@@ -42,14 +46,15 @@ class Progress:
 
     total: int
     quiet: bool
+    initial: int = 0       # iterations done before
     loss: float = math.nan
     psnr: float = math.nan
     bar: tqdm = field(init=False)
 
     def __post_init__(self) -> None:
         terminal = sys.stderr.isatty()
-        self.bar = tqdm(total=self.total, disable=self.quiet, file=sys.stderr, unit="it", dynamic_ncols=terminal,
-                        mininterval=0.2 if terminal else 5.0, desc="training")
+        self.bar = tqdm(total=self.total, initial=self.initial, disable=self.quiet, file=sys.stderr, unit="it",
+                        dynamic_ncols=terminal, mininterval=0.2 if terminal else 5.0, desc="training")
 
     def step(self, report: StepReport) -> None:
         for name in ("loss", "psnr") if report.measured else ():
@@ -92,49 +97,73 @@ def save_point_cloud(trainer: Trainer, out: Path) -> tuple[Path, int]:
 
 @contextmanager
 def whole_steps() -> Iterator[None]:
-    """Ctrl-C in the block takes effect at its end, so that no half-made step is saved; a second one acts at once."""
+    """Ctrl-C or SIGTERM in the block takes effect at its end, so that no half-made step is saved; a second one acts at once."""
     if threading.current_thread() is not threading.main_thread():   # only the main thread may set handlers, or gets signals
         yield
         return
     pressed: list[int] = []
-    before = signal.getsignal(signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: handler for number, handler in before.items() if callable(handler)}   # ignored ones stay so
 
     def note(number: int, frame: object) -> None:
         pressed.append(number)
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, before[number])
 
-    if not callable(before):   # ignored, as under nohup: it stays so
-        yield
-        return
-    signal.signal(signal.SIGINT, note)
+    for number in before:
+        signal.signal(number, note)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     if pressed:
-        raise KeyboardInterrupt
+        before[pressed[0]](pressed[0], None)
 
 
-def rescue(trainer: Trainer, out: Path) -> None:
+@contextmanager
+def terminated_politely() -> Iterator[None]:
+    """SIGTERM in the block raises SystemExit, so that what has been reached is saved first."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def end(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def rescue(trainer: Trainer, out: Path, saver: Saver) -> None:
     """Save what a run that ends early has reached, and say where; a failure here must not hide why it ended."""
     if not trainer.iteration:
         return
+    try:
+        saver.save(trainer, "stop")
+    except Exception as error:
+        say(f"no checkpoint of iteration {trainer.iteration} could be saved ({error})")
     try:
         path, _ = save_point_cloud(trainer, out)
     except Exception as error:
         say(f"the parameters of iteration {trainer.iteration} could not be saved ({error})")
     else:
-        say(f"the parameters of iteration {trainer.iteration} are saved in {path}")
+        say(f"the parameters of iteration {trainer.iteration} are saved in {path}; --resume goes on from there")
 
 
+@terminated_politely()
 def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str = "auto", threads: int = 0,
                    test_iterations: Collection[int] = (), save_iterations: Collection[int] = (),
-                   quiet: bool = False) -> dict[str, Any]:
-    """Train to the end and write the PLY, cameras.json and results.json under `out`; returns the results.
+                   quiet: bool = False, autosave: AutosaveConfig | None = None, resume_from: Checkpoint | None = None,
+                   scene_settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Train to the end and write the PLY, checkpoints, cameras.json and results.json under `out`; returns the results.
 
-    The last iteration is always saved, and evaluated when the scene has held-out views. `seconds` is training alone:
-    loading, evaluation and saving are not in it. Raises SceneError for input that cannot be used. Whatever ends a run
-    early (TrainingStopped, Ctrl-C, a photograph that cannot be decoded) is raised after the last good parameters are saved.
+    With `resume_from` the run goes on where that checkpoint was, with the options of `config`. The last iteration is always
+    saved, and evaluated when the scene has held-out views. `seconds` is training alone: loading, evaluation and saving are
+    not in it. Raises SceneError for input that cannot be used. Whatever ends a run early (TrainingStopped, Ctrl-C, SIGTERM,
+    a photograph that cannot be decoded) is raised after the last good parameters are saved.
     """
     prepare_output(out)
     try:
@@ -145,12 +174,13 @@ def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str
         say(ready.sentence)
     threads = threads or usable_cores()
     set_threads(threads, ready.name)
-    trainer = Trainer(scene, config, backend=ready.name)
-    progress = Progress(config.iterations, quiet)
+    trainer, seconds, history = begin(scene, config, ready.name, resume_from)
+    progress = Progress(config.iterations, quiet, trainer.iteration)
     write_cameras_json(out / "cameras.json", scene.views)
     evaluation: Evaluation | None = None
-    history: list[dict[str, float]] = []
-    seconds = 0.0
+    saver = Saver(out, autosave or AutosaveConfig(), lambda: {
+        "scene": {"path": str(Path(scene.path).absolute()), **(scene_settings or {})}, "seconds": seconds, "history": history},
+        say, trainer.iteration)
     try:
         while trainer.iteration < config.iterations:
             began = time.perf_counter()
@@ -158,6 +188,7 @@ def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str
                 report = trainer.step()
             seconds += time.perf_counter() - began
             progress.step(report)
+            saver.save_if_due(trainer)
             while trainer.notices:
                 say(trainer.notices.popleft())
             last = trainer.iteration == config.iterations
@@ -173,8 +204,10 @@ def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str
                 path, dropped = save_point_cloud(trainer, out)
                 if dropped:
                     say(f"{dropped:,} Gaussians were not finite and are not in {path}")
+            if last or trainer.iteration in save_iterations:
+                saver.save(trainer, "end" if last else "user")
     except BaseException:
-        rescue(trainer, out)
+        rescue(trainer, out, saver)
         raise
     finally:
         progress.bar.close()
@@ -182,6 +215,27 @@ def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str
     text = json.dumps(results, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     write_atomic(out / "results.json", lambda stream: stream.write(text.encode()))
     return results
+
+
+def begin(scene: Scene, config: TrainConfig, backend: str, found: Checkpoint | None
+          ) -> tuple[Trainer, float, list[dict[str, float]]]:
+    """(trainer, seconds trained so far, evaluations so far) of a new run, or of one that goes on.
+
+    Raises SceneError for a checkpoint that does not fit the scene, or whose run has already ended.
+    """
+    if found is None:
+        return Trainer(scene, config, backend=backend), 0.0, []
+    if found.state.iteration >= config.iterations:
+        raise SceneError(f"the run is at iteration {found.state.iteration:,} of {config.iterations:,}, so nothing is left to "
+                         "train: give more with --iterations")
+    trainer = Trainer(scene, config, backend=backend, params=found.state.params())
+    before = flatten(config_from(found.state.meta.get("config", {}))[0])
+    changes = {path: value for path, value in flatten(config).items() if value != before[path]}
+    for sentence in resume(trainer, found, changes):
+        say(sentence)
+    say(f"resumed at iteration {trainer.iteration:,} from {found.path}" if found.path else
+        f"resumed at iteration {trainer.iteration:,}")
+    return trainer, float(found.extra.get("seconds", 0.0)), list(found.extra.get("history", []))
 
 
 def summarise(trainer: Trainer, evaluation: Evaluation | None, history: list[dict[str, float]], seconds: float,

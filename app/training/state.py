@@ -126,7 +126,7 @@ def _cap(trainer: Trainer, saved: int | None) -> list[str]:
     """The cap that free memory gave then decides, as long as it fits into the memory of now."""
     trainer.memory_cap, automatic = None, not trainer.config.densify.cap
     fits = trainer.cap
-    if saved is not None and automatic and saved > fits:
+    if saved is not None and automatic and saved > 2 * fits:   # free memory varies, and the estimate is a careful one
         return [f"Free memory allows {fits:,} Gaussians now; when the checkpoint was made it allowed {saved:,}."]
     if saved is not None:
         trainer.memory_cap = saved

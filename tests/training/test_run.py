@@ -40,7 +40,8 @@ def test_writes_ply_cameras_and_results(tmp_path, capsys):
                              test_iterations=(5,), save_iterations=(7,))
     out = tmp_path / "データ ä é"
     assert sorted(p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file()) == [
-        "cameras.json", "point_cloud/iteration_12/point_cloud.ply", "point_cloud/iteration_7/point_cloud.ply",
+        "cameras.json", "checkpoints/main/iteration_12.safetensors", "checkpoints/main/iteration_7.safetensors",
+        "point_cloud/iteration_12/point_cloud.ply", "point_cloud/iteration_7/point_cloud.ply",
         "results.json"]
     written = json.loads((out / "results.json").read_text(encoding="utf-8"))
     assert written == json.loads(json.dumps(results))

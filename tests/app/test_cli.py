@@ -48,7 +48,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 @pytest.fixture
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[train.TrainArgs]:
     calls: list[train.TrainArgs] = []
-    monkeypatch.setattr(train, "run", lambda args: calls.append(args) or 0)
+    monkeypatch.setattr(train, "run", lambda args, again: calls.append(args) or 0)
     return calls
 
 

@@ -31,6 +31,7 @@ class TrainArgs(TrainConfig):
     save_iterations: tuple[int, ...] = setting((), "Also save at these iterations; the last is always saved.")
     backend: Backend = setting("auto", "What renders: auto takes the fastest that runs here.")
     threads: int = setting(0, "CPU threads; 0 = all.", lo=0, hi=256)
+    tensorboard: bool = setting(False, "Also write the curves for TensorBoard, into OUT/tb.")
     quiet: bool = setting(False, "No progress bar and no summary.")
 
 
@@ -47,6 +48,17 @@ def config_of(args: TrainConfig) -> TrainConfig:
     return config
 
 
+def require_tensorboard(wanted: bool) -> None:
+    """Raises UsageError where event files are wanted and their package is missing."""
+    if wanted:
+        from app.records import tensorboard
+
+        try:
+            tensorboard.require_tensorboard()
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+
+
 def require_threads(threads: int) -> None:
     """Raises UsageError for a number of threads that cannot be."""
     if threads < 0:
@@ -61,15 +73,19 @@ def run(args: TrainArgs) -> int:
         raise UsageError("splatscope train needs a folder for the results: -m OUT.")
     config = config_of(args)
     require_threads(args.threads)
+    require_tensorboard(args.tensorboard)
     out = Path(args.model_path)
 
     # the slow imports come after the flags are known to be right
     from app.data.open import open_scene
-    from app.training.run import prepare_output, say, train_headless
+    from app.records.place import prepare_output
+    from app.training.recording import Opening
+    from app.training.run import say, train_headless
     from app.training.verdict import TrainingStopped
 
+    held_out = EVAL_EVERY if args.eval else 0
     scene = open_scene(args.source, resolution=args.resolution, long_side=args.long_side, images=args.images or None,
-                       eval_every=EVAL_EVERY if args.eval else 0)
+                       eval_every=held_out)
     prepare_output(out)   # after the scene, so that a mistyped one leaves no empty folder behind
     for sentence in scene.warnings:
         say(sentence)
@@ -77,7 +93,9 @@ def run(args: TrainArgs) -> int:
         say(sentence)
     try:
         results = train_headless(scene, config, out, backend=args.backend, threads=args.threads, quiet=args.quiet,
-                                 test_iterations=args.test_iterations, save_iterations=args.save_iterations)
+                                 test_iterations=args.test_iterations, save_iterations=args.save_iterations,
+                                 opening=Opening(args.resolution, args.long_side, args.images, held_out),
+                                 tensorboard=args.tensorboard)
     except TrainingStopped as stopped:
         say(str(stopped))
         return 1

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import platform
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +22,13 @@ from app.data.atomic import write_atomic
 from app.data.cameras_json import write_cameras_json
 from app.data.gaussians import write_gaussians
 from app.data.scene import Scene, SceneError
+from app.records.about import versions
+from app.records.place import prepare_output
 from app.training.arrays import to_arrays
 from app.training.backend import ready_backend, set_threads, usable_cores
 from app.training.evaluate import Evaluation, evaluate
 from app.training.memory import peak_rss_bytes
+from app.training.recording import Opening, Recording
 from app.training.trainer import StepReport, Trainer
 from app.training.verdict import TrainingStopped
 
@@ -59,17 +59,6 @@ class Progress:
             self.bar.set_postfix_str(f"loss {self.loss:.4f}, PSNR {self.psnr:.2f} dB, {report.gaussians:,} Gaussians",
                                      refresh=False)
         self.bar.update()
-
-
-def prepare_output(folder: Path) -> None:
-    """Make the output folder and see that it can be written, before anything is computed. Raises SceneError."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise SceneError(f"{folder} cannot be written ({(error.strerror or str(error)).lower()}); "
-                         "choose another folder with -m") from None
 
 
 def say(sentence: str) -> None:
@@ -129,8 +118,10 @@ def rescue(trainer: Trainer, out: Path) -> None:
 
 def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str = "auto", threads: int = 0,
                    test_iterations: Collection[int] = (), save_iterations: Collection[int] = (),
-                   quiet: bool = False) -> dict[str, Any]:
-    """Train to the end and write the PLY, cameras.json and results.json under `out`; returns the results.
+                   quiet: bool = False, opening: Opening | None = None, tensorboard: bool = False) -> dict[str, Any]:
+    """Train to the end and write the PLY, cameras.json, results.json and the record under `out`; returns the results.
+
+    `opening` says in the record how the scene was opened; `tensorboard` needs its package.
 
     The last iteration is always saved, and evaluated when the scene has held-out views. `seconds` is training alone:
     loading, evaluation and saving are not in it. Raises SceneError for input that cannot be used. Whatever ends a run
@@ -148,6 +139,7 @@ def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str
     trainer = Trainer(scene, config, backend=ready.name)
     progress = Progress(config.iterations, quiet)
     write_cameras_json(out / "cameras.json", scene.views)
+    recording = Recording(out, trainer, threads=threads, how=opening or Opening(), tensorboard=tensorboard, say=say)
     evaluation: Evaluation | None = None
     history: list[dict[str, float]] = []
     seconds = 0.0
@@ -158,26 +150,34 @@ def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str
                 report = trainer.step()
             seconds += time.perf_counter() - began
             progress.step(report)
+            recording.stepped(report, seconds)
             while trainer.notices:
                 say(trainer.notices.popleft())
             last = trainer.iteration == config.iterations
             if last or trainer.iteration in test_iterations or trainer.iteration in save_iterations:
                 trainer.settle()
             if scene.test and (last or trainer.iteration in test_iterations):
-                evaluation = evaluate(trainer, with_lpips=last)
+                evaluation = evaluate(trainer, with_lpips=last, seen=recording.seen)
+                recording.evaluated(evaluation, seconds)
                 history.append({"iteration": trainer.iteration, "psnr": evaluation.psnr, "ssim": evaluation.ssim})
                 if not last:
                     say(f"iteration {trainer.iteration}: held-out PSNR {evaluation.psnr:.2f} dB, "
                         f"SSIM {evaluation.ssim:.4f}")
+            elif last or trainer.iteration in test_iterations:
+                recording.pictures()
             if last or trainer.iteration in save_iterations:
                 path, dropped = save_point_cloud(trainer, out)
+                recording.note("saved", seconds, path=str(path), gaussians=len(trainer.params) - dropped)
                 if dropped:
                     say(f"{dropped:,} Gaussians were not finite and are not in {path}")
-    except BaseException:
+        recording.note("finished", seconds)
+    except BaseException as error:
+        recording.note("stopped", seconds, reason=str(error) or type(error).__name__)
         rescue(trainer, out)
         raise
     finally:
         progress.bar.close()
+        recording.close()
     results = summarise(trainer, evaluation, history, seconds, threads, progress)
     text = json.dumps(results, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     write_atomic(out / "results.json", lambda stream: stream.write(text.encode()))
@@ -207,14 +207,3 @@ def summarise(trainer: Trainer, evaluation: Evaluation | None, history: list[dic
         "train_views": len(trainer.views), "test_views": len(trainer.scene.test),
         "versions": versions(),
     }
-
-
-def versions() -> dict[str, str]:
-    """What computed the results."""
-    found = {"python": platform.python_version(), "platform": platform.platform()}
-    for name in ("splatscope", "torch", "numpy", "scipy", "pycolmap", "pillow"):
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = "not installed as a package"
-    return found

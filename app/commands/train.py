@@ -40,6 +40,7 @@ class TrainArgs(TrainConfig):
                            "change them.")
     start_checkpoint: Annotated[str, tyro.conf.arg(metavar="FILE")] = setting("", "Go on from this checkpoint instead.")
     autosave: AutosaveConfig = field(default_factory=AutosaveConfig)
+    tensorboard: bool = setting(False, "Also write the curves for TensorBoard, into OUT/tb.")
     quiet: bool = setting(False, "No progress bar and no summary.")
 
 
@@ -71,8 +72,19 @@ def resumed(args: TrainArgs, again: Callable[[TrainArgs], TrainArgs]) -> tuple[T
     defaults = replace(TrainArgs(), **{f.name: getattr(config, f.name) for f in fields(TrainConfig)},
                        source=str(scene.get("path", "")), resolution=int(scene.get("resolution", -1)),
                        long_side=int(scene.get("long_side", 0)), images=str(scene.get("images", "")),
-                       eval=bool(scene.get("eval", False)))
+                       eval=bool(scene.get("eval_every", 0)))
     return again(defaults), found
+
+
+def require_tensorboard(wanted: bool) -> None:
+    """Raises UsageError where event files are wanted and their package is missing."""
+    if wanted:
+        from app.records import tensorboard
+
+        try:
+            tensorboard.require_tensorboard()
+        except ValueError as error:
+            raise UsageError(str(error)) from None
 
 
 def require_threads(threads: int) -> None:
@@ -93,15 +105,19 @@ def run(args: TrainArgs, again: Callable[[TrainArgs], TrainArgs] = lambda defaul
         raise UsageError("splatscope train needs a folder for the results: -m OUT.")
     config = config_of(args)
     require_threads(args.threads)
+    require_tensorboard(args.tensorboard)
     out = Path(args.model_path)
 
     # the slow imports come after the flags are known to be right
     from app.data.open import open_scene
-    from app.training.run import prepare_output, say, train_headless
+    from app.records.place import prepare_output
+    from app.training.recording import Opening
+    from app.training.run import say, train_headless
     from app.training.verdict import TrainingStopped
 
+    held_out = EVAL_EVERY if args.eval else 0
     scene = open_scene(args.source, resolution=args.resolution, long_side=args.long_side, images=args.images or None,
-                       eval_every=EVAL_EVERY if args.eval else 0)
+                       eval_every=held_out)
     prepare_output(out)   # after the scene, so that a mistyped one leaves no empty folder behind
     for sentence in scene.warnings:
         say(sentence)
@@ -110,9 +126,9 @@ def run(args: TrainArgs, again: Callable[[TrainArgs], TrainArgs] = lambda defaul
     try:
         results = train_headless(scene, config, out, backend=args.backend, threads=args.threads, quiet=args.quiet,
                                  test_iterations=args.test_iterations, save_iterations=args.save_iterations,
-                                 autosave=args.autosave, resume_from=found, scene_settings={
-                                     "resolution": args.resolution, "long_side": args.long_side, "images": args.images,
-                                     "eval": args.eval})
+                                 autosave=args.autosave, resume_from=found,
+                                 opening=Opening(args.resolution, args.long_side, args.images, held_out),
+                                 tensorboard=args.tensorboard)
     except TrainingStopped as stopped:
         say(str(stopped))
         return 1

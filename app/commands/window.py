@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from app.commands.parsing import UsageError
-from app.commands.train import config_of, require_threads
+from app.commands.train import config_of, require_tensorboard, require_threads
 from app.config import TrainConfig
 from app.data.scene import SceneError
 from app.demo import demo_folder
 from app.gui.display import display_problem
 from render.config import Backend, setting
+
+if TYPE_CHECKING:
+    from app.records.place import Place
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,11 @@ class WindowArgs(TrainConfig):
     long_side: int = setting(0, "Longer side of the images in px instead of a resolution; 0 = no limit.", unit="px")
     backend: Backend = setting("auto", "What renders: auto takes the fastest that runs here.")
     threads: int = setting(0, "CPU threads; 0 = all.", lo=0, hi=256)
+    model_path: Annotated[str, tyro.conf.arg(aliases=["-m"], metavar="OUT")] = setting(
+        "", "Folder for the record of the run: options, curves, events, plots; without it a new one in your data folder."
+    )
+    no_record: bool = setting(False, "Keep no record of the run.")
+    tensorboard: bool = setting(False, "Also write the curves for TensorBoard, into the folder tb of the record.")
     paused: bool = setting(False, "Open the scene without starting to train.")
     trace: Annotated[str, tyro.conf.arg(metavar="FILE")] = setting("", "Write one JSON line per drawn frame to this file.")
 
@@ -78,6 +86,7 @@ def run(args: WindowArgs) -> int:
     path = args.path or str(demo_path())
     require_recognised(path)
     require_display()
+    place = place_of(args)
     from app.launch import launch
 
     return launch(
@@ -90,7 +99,27 @@ def run(args: WindowArgs) -> int:
         long_side=args.long_side,
         threads=args.threads,
         debug=bool(os.environ.get("SPLATSCOPE_DEBUG")),
+        record=place,
     )
+
+
+def place_of(args: WindowArgs) -> Place | None:
+    """Where the flags and the preferences let the run be recorded. Raises UsageError for flags that cannot be."""
+    from app.gui.preferences import default_path, load
+    from app.records.place import Place, prepare_output
+
+    if args.no_record:
+        for flag in ("model_path", "tensorboard"):
+            if getattr(args, flag):
+                raise UsageError(f"--no_record and --{flag} contradict each other; leave one of them out.")
+        return None
+    require_tensorboard(args.tensorboard)
+    if args.model_path:
+        folder = Path(args.model_path).expanduser().absolute()
+        prepare_output(folder)
+        return Place(folder, tensorboard=args.tensorboard)
+    preferences, _ = load(default_path())   # the window says what is wrong with them
+    return Place(tensorboard=args.tensorboard) if preferences.record or args.tensorboard else None
 
 
 def run_view(args: ViewArgs) -> int:

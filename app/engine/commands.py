@@ -55,6 +55,8 @@ def play(engine: Engine, command: m.Play) -> None:
 
 
 def pause(engine: Engine, command: m.Pause) -> None:
+    if engine.training:
+        engine.recorder.note("paused")
     engine.running, engine.steps_left = False, None
 
 
@@ -87,6 +89,7 @@ def set_option(engine: Engine, command: m.SetOption) -> None:
 
 
 def _apply(engine: Engine, path: str, changed: Any, trainer: Any) -> None:
+    engine.recorder.option(path, flatten(engine.config)[path], flatten(changed)[path])
     engine.config = changed
     if trainer is not None and is_live(path):
         trainer.set_option(path, flatten(changed)[path])

@@ -10,6 +10,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.config import TrainConfig
@@ -22,6 +23,7 @@ from app.engine.inspector import Inspector
 from app.engine.jobs import Jobs, Refused
 from app.engine.pacing import Pace
 from app.engine.publish import Publisher
+from app.engine.recorder import Recorder
 from app.engine.selecting import Selection
 from app.engine.settings import EngineSettings
 from app.engine.view import Viewer
@@ -83,6 +85,7 @@ class Engine:
         self.viewer = Viewer(self)
         self.inspector = Inspector(self)
         self.publisher = Publisher(self)
+        self.recorder = Recorder(self)
         self.backgrounds: list[Background] = []
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._shared = 0, ""                     # (threads, backend) that the threads were last set for
@@ -99,6 +102,7 @@ class Engine:
         self.selected_uid: int | None = None     # the Gaussian that is inspected
         self.selection = Selection(self)
         self.last_evaluation = work.LastEvaluation()
+        self.recorder.start_over()
 
     # ------------------------------------------------------------------ from other threads
 
@@ -128,6 +132,12 @@ class Engine:
         deadline = time.monotonic() + timeout
         for background in self.backgrounds:
             background.join(max(0.0, deadline - time.monotonic()))
+        self.recorder.join(max(0.0, deadline - time.monotonic()))
+
+    @property
+    def run_folder(self) -> Path | None:
+        """The folder of the run now, which is made with its first step; None where nothing is recorded."""
+        return self.recorder.folder
 
     def _sent(self, command: Command) -> None:
         """In the thread of the sender: a user who waits ends the work that may be given up; it is done again later."""
@@ -138,6 +148,7 @@ class Engine:
 
     def emit(self, event: Event) -> None:
         self.events.put(event)
+        self.recorder.event(event)
         self.publisher.dirty = True
 
     def notice(self, text: str, level: Any = "info", *, aloud: bool = False) -> None:
@@ -178,6 +189,7 @@ class Engine:
             self.jobs.cancel_all()
             for background in self.backgrounds:
                 background.cancel()
+            self.recorder.end()
 
     def turn(self) -> None:
         """One round. Nothing in it waits, and what it does not finish it takes up in the next round."""
@@ -327,6 +339,7 @@ class Engine:
         self.history.add(report.iteration, count=report.gaussians)
         self._measured(report.measured, report.loss, report.psnr)
         self.publisher.stepped()
+        self.recorder.stepped(report)
         if report.densified is not None:
             self.emit(report.densified)
         if self.steps_left is not None:
@@ -337,6 +350,7 @@ class Engine:
         if not self.training and self.running:
             self.running, self.steps_left = False, None
             self.notice(f"Training has reached iteration {report.iteration:,}.")
+            self.recorder.note("finished")
             self.jobs.add(work.evaluate(self))
         elif self.running and self.steps_left is None and work.evaluation_due(self):
             self.jobs.add(work.evaluate(self))

@@ -103,7 +103,8 @@ class Publisher:
         engine, model = self._engine, self._engine.model
         base = Snapshot(state=engine.state, iterations=engine.config.iterations, backend=engine.backend,  # type: ignore
                         backends=engine.usable_backends, device=device_name(engine.backend),
-                        threads=engine.threads_in_use, job=engine.jobs.progress, commands_done=engine.commands_done)
+                        threads=engine.threads_in_use, job=engine.jobs.progress, commands_done=engine.commands_done,
+                        run_folder=str(engine.run_folder or ""))
         if model is None:
             return base
         self._renew_panels(model)

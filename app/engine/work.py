@@ -125,6 +125,7 @@ def switch_backend(engine: Engine, name: str) -> Job:
         engine.pace = Pace.for_backend(resolved)
         say_fallback(engine, ready)
         engine.notice(f"The backend is now {resolved}.")
+        engine.recorder.note("backend", name=resolved)
 
     return Job(SWITCHING, run())
 
@@ -174,7 +175,7 @@ def evaluate(engine: Engine, *, asked: bool = False) -> Job:
 
         engine.settle()
         begun = engine.clock()
-        result = yield from evaluation_job(model.trainer, views)
+        result = yield from evaluation_job(model.trainer, views, seen=engine.recorder.seen(views, asked=asked))
         engine.last_evaluation = LastEvaluation(engine.seconds, engine.clock() - begun)
         engine.history.add(result.iteration, test_psnr=result.psnr)
         engine.publisher.curves_changed()
@@ -208,6 +209,7 @@ def save_ply(engine: Engine, path: str) -> Job:
         arrays = to_arrays(engine.model.params)
         helper = engine.background(lambda report: write_arrays(path, arrays), "save")
         said: Any = yield from helper.wait()
+        engine.recorder.note("saved", path=os.path.abspath(path), gaussians=len(arrays))
         engine.notice(f"Saved {os.path.abspath(path)}.{f' {said}' if said else ''}")
 
     return Job(SAVING, run(), exclusive=False)

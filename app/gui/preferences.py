@@ -30,6 +30,7 @@ class Preferences:
     axes: bool = True
     quantity: str = "mean2d_grad"
     inspector_tab: str = "densify"
+    record: bool = True        # a record of each run in the window, unless --no_record says otherwise
     recent: list[str] = field(default_factory=list)
     scene_up: dict[str, list[float]] = field(default_factory=dict)
 

@@ -99,3 +99,4 @@ class Snapshot:
     densify_window: tuple[int, int] = (0, 0)   # first and last iteration that may densify, schedule applied
     answers: Mapping[str, Answer] = field(default_factory=dict)    # to the newest InspectRequest, by instrument
     selection: SelectionState = SelectionState()
+    run_folder: str = ""                   # where the run is recorded; empty where it is not

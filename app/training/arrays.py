@@ -17,6 +17,11 @@ def host(tensor: torch.Tensor) -> np.ndarray:
     return tensor.detach().cpu().numpy()
 
 
+def to_uint8(image: torch.Tensor) -> np.ndarray:
+    """[H,W,3] uint8 of colours in [0,1]."""
+    return host((image * 255.0 + 0.5).to(torch.uint8))
+
+
 def to_params(arrays: GaussianArrays, source: str) -> GaussianParams:
     """Tensors of what the file `source` held; uids count the rows. Raises SceneError when it held nothing."""
     if len(arrays) == 0:

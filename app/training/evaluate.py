@@ -23,6 +23,8 @@ LPIPS_BACKBONE = "vgg16-397923af.pth"
 """torchvision's file name of the weights that LPIPS (VGG), as graphdeco reports it, is computed with."""
 
 Metric = Callable[[Tensor, Tensor], float]
+Seen = Callable[[View, Tensor], None]
+"""Told of each view and its render [H,W,3] in [0,1]."""
 
 
 @dataclass(frozen=True)
@@ -77,16 +79,18 @@ def find_lpips() -> tuple[Metric | None, str | None]:
 
 
 @torch.no_grad()
-def score_view(trainer: Trainer, view: View, lpips: Metric | None = None) -> ViewScore:
+def score_view(trainer: Trainer, view: View, lpips: Metric | None = None, seen: Seen | None = None) -> ViewScore:
     """Render a view as training would and compare; colours are clamped to [0,1] first."""
     output = trainer.render(view.camera)
     image, target = output.colors.clamp(0.0, 1.0), load_target(view, trainer.background)
     _, terms = photometric_loss(image, target, kind="l1_ssim", lambda_dssim=0.2, backend=trainer.backend)
     _, mse, ssim = terms.tolist()
+    if seen is not None:
+        seen(view, image)
     return ViewScore(view.name, psnr_of(mse), ssim, lpips(image, target) if lpips else None)
 
 
-def evaluation_job(trainer: Trainer, views: Sequence[View], *, with_lpips: bool = False
+def evaluation_job(trainer: Trainer, views: Sequence[View], *, with_lpips: bool = False, seen: Seen | None = None
                    ) -> Generator[tuple[float, str] | None, None, Evaluation]:
     """A job to be advanced turn by turn: yields (fraction done, what comes next), returns the Evaluation.
 
@@ -102,16 +106,18 @@ def evaluation_job(trainer: Trainer, views: Sequence[View], *, with_lpips: bool 
         while True:
             try:
                 with interrupt.interruptible():
-                    scores.append(score_view(trainer, view, metric))
+                    scores.append(score_view(trainer, view, metric, seen))
                 break
             except interrupt.Interrupted:   # somebody waits for the thread; the view is measured in the next turn
                 yield None
     return Evaluation(iteration, tuple(scores), missing)
 
 
-def evaluate(trainer: Trainer, views: Sequence[View] | None = None, *, with_lpips: bool = False) -> Evaluation:
+def evaluate(trainer: Trainer, views: Sequence[View] | None = None, *, with_lpips: bool = False,
+             seen: Seen | None = None) -> Evaluation:
     """The whole evaluation at once, of the held-out views unless others are given."""
-    job = evaluation_job(trainer, trainer.scene.test if views is None else views, with_lpips=with_lpips)
+    job = evaluation_job(trainer, trainer.scene.test if views is None else views, with_lpips=with_lpips,
+                         seen=seen)
     while True:
         try:
             next(job)

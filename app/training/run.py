@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import platform
 import signal
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +23,15 @@ from app.data.cameras_json import write_cameras_json
 from app.data.gaussians import write_gaussians
 from app.data.scene import Scene, SceneError
 from app.options import config_from, flatten
+from app.records.about import versions
+from app.records.place import prepare_output
 from app.training.arrays import to_arrays
 from app.training.autosave import AutosaveConfig
 from app.training.backend import ready_backend, set_threads, usable_cores
 from app.training.checkpoint import Checkpoint
 from app.training.evaluate import Evaluation, evaluate
 from app.training.memory import peak_rss_bytes
+from app.training.recording import Opening, Recording, described
 from app.training.saving import Saver, resume
 from app.training.trainer import StepReport, Trainer
 from app.training.verdict import TrainingStopped
@@ -64,17 +64,6 @@ class Progress:
             self.bar.set_postfix_str(f"loss {self.loss:.4f}, PSNR {self.psnr:.2f} dB, {report.gaussians:,} Gaussians",
                                      refresh=False)
         self.bar.update()
-
-
-def prepare_output(folder: Path) -> None:
-    """Make the output folder and see that it can be written, before anything is computed. Raises SceneError."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise SceneError(f"{folder} cannot be written ({(error.strerror or str(error)).lower()}); "
-                         "choose another folder with -m") from None
 
 
 def say(sentence: str) -> None:
@@ -157,8 +146,10 @@ def rescue(trainer: Trainer, out: Path, saver: Saver) -> None:
 def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str = "auto", threads: int = 0,
                    test_iterations: Collection[int] = (), save_iterations: Collection[int] = (),
                    quiet: bool = False, autosave: AutosaveConfig | None = None, resume_from: Checkpoint | None = None,
-                   scene_settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Train to the end and write the PLY, checkpoints, cameras.json and results.json under `out`; returns the results.
+                   opening: Opening | None = None, tensorboard: bool = False) -> dict[str, Any]:
+    """Train to the end and write PLY, checkpoints, cameras.json, results.json and the record under `out`; returns the results.
+
+    `opening` says in the record how the scene was opened; `tensorboard` needs its package.
 
     With `resume_from` the run goes on where that checkpoint was, with the options of `config`. The last iteration is always
     saved, and evaluated when the scene has held-out views. `seconds` is training alone: loading, evaluation and saving are
@@ -177,10 +168,12 @@ def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str
     trainer, seconds, history = begin(scene, config, ready.name, resume_from)
     progress = Progress(config.iterations, quiet, trainer.iteration)
     write_cameras_json(out / "cameras.json", scene.views)
+    how = opening or Opening()
+    recording = Recording(out, trainer, threads=threads, how=how, tensorboard=tensorboard, say=say,
+                          seconds=seconds)
     evaluation: Evaluation | None = None
-    saver = Saver(out, autosave or AutosaveConfig(), lambda: {
-        "scene": {"path": str(Path(scene.path).absolute()), **(scene_settings or {})}, "seconds": seconds, "history": history},
-        say, trainer.iteration)
+    saver = Saver(out, autosave or AutosaveConfig(), lambda: {"scene": described(scene, how), "seconds": seconds,
+                                                              "history": history}, say, trainer.iteration)
     try:
         while trainer.iteration < config.iterations:
             began = time.perf_counter()
@@ -189,28 +182,36 @@ def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str
             seconds += time.perf_counter() - began
             progress.step(report)
             saver.save_if_due(trainer)
+            recording.stepped(report, seconds)
             while trainer.notices:
                 say(trainer.notices.popleft())
             last = trainer.iteration == config.iterations
             if last or trainer.iteration in test_iterations or trainer.iteration in save_iterations:
                 trainer.settle()
             if scene.test and (last or trainer.iteration in test_iterations):
-                evaluation = evaluate(trainer, with_lpips=last)
+                evaluation = evaluate(trainer, with_lpips=last, seen=recording.seen)
+                recording.evaluated(evaluation, seconds)
                 history.append({"iteration": trainer.iteration, "psnr": evaluation.psnr, "ssim": evaluation.ssim})
                 if not last:
                     say(f"iteration {trainer.iteration}: held-out PSNR {evaluation.psnr:.2f} dB, "
                         f"SSIM {evaluation.ssim:.4f}")
+            elif last or trainer.iteration in test_iterations:
+                recording.pictures()
             if last or trainer.iteration in save_iterations:
                 path, dropped = save_point_cloud(trainer, out)
+                recording.note("saved", seconds, path=str(path), gaussians=len(trainer.params) - dropped)
                 if dropped:
                     say(f"{dropped:,} Gaussians were not finite and are not in {path}")
             if last or trainer.iteration in save_iterations:
                 saver.save(trainer, "end" if last else "user")
-    except BaseException:
+        recording.note("finished", seconds)
+    except BaseException as error:
+        recording.note("stopped", seconds, reason=str(error) or type(error).__name__)
         rescue(trainer, out, saver)
         raise
     finally:
         progress.bar.close()
+        recording.close()
     results = summarise(trainer, evaluation, history, seconds, threads, progress)
     text = json.dumps(results, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     write_atomic(out / "results.json", lambda stream: stream.write(text.encode()))
@@ -261,14 +262,3 @@ def summarise(trainer: Trainer, evaluation: Evaluation | None, history: list[dic
         "train_views": len(trainer.views), "test_views": len(trainer.scene.test),
         "versions": versions(),
     }
-
-
-def versions() -> dict[str, str]:
-    """What computed the results."""
-    found = {"python": platform.python_version(), "platform": platform.platform()}
-    for name in ("splatscope", "torch", "numpy", "scipy", "pycolmap", "pillow"):
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = "not installed as a package"
-    return found

@@ -20,10 +20,11 @@ from app.commands.train import TrainArgs, config_of, run, without_effect
 from app.config import DensifyConfig, TrainConfig
 from app.data.gaussians import read_gaussians
 from app.data.scene import SceneError
+from app.records.place import prepare_output
 from app.training import run as run_module
 from app.training.arrays import to_arrays
 from app.training.backend import ready_backend
-from app.training.run import prepare_output, train_headless
+from app.training.run import train_headless
 from app.training.trainer import Trainer
 from app.training.verdict import TrainingStopped
 from render.backends import compile, cpu
@@ -41,8 +42,11 @@ def test_writes_ply_cameras_and_results(tmp_path, capsys):
     out = tmp_path / "データ ä é"
     assert sorted(p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file()) == [
         "cameras.json", "checkpoints/main/iteration_12.safetensors", "checkpoints/main/iteration_7.safetensors",
-        "point_cloud/iteration_12/point_cloud.ply", "point_cloud/iteration_7/point_cloud.ply",
-        "results.json"]
+        "config.json", "eval.csv", "eval.jsonl", "events.jsonl", "metrics.csv", "metrics.jsonl",
+        "plots/count.png", "plots/loss.png", "plots/psnr.png",
+        "point_cloud/iteration_12/point_cloud.ply", "point_cloud/iteration_7/point_cloud.ply", "results.json",
+        "thumbnails/iteration_12/view0.png", "thumbnails/iteration_12/view4.png",
+        "thumbnails/iteration_5/view0.png", "thumbnails/iteration_5/view4.png"]
     written = json.loads((out / "results.json").read_text(encoding="utf-8"))
     assert written == json.loads(json.dumps(results))
     assert written["psnr"] == pytest.approx(np.mean([view["psnr"] for view in written["views"]]))

@@ -1,0 +1,171 @@
+"""The record of the run in the window: fed by the engine in passing, written by a thread of its own (app/records)."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.engine.publish import device_name
+from app.messages import Densified, EngineFailed, Evaluated, Event, Notice
+from app.options import flatten, is_live
+from app.records.about import about
+from app.records.place import Place, prune_demos, runs_root
+from app.records.record import RunRecord
+
+if TYPE_CHECKING:
+    from app.data.scene import View
+    from app.engine.loop import Engine
+    from app.training.evaluate import Seen
+    from app.training.trainer import StepReport
+
+
+class Recorder:
+    """`folder` is that of the run now; it comes to be with the first step. None where nothing is recorded.
+
+    Others may put files into it at any time, and lines into its events.jsonl by note().
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.folder: Path | None = None
+        self._record: RunRecord | None = None
+        self._ended: list[RunRecord] = []
+        self._begun = False
+        self._log_step: Any = None       # app.training.recording's, which comes with torch
+        self._named: str | None = None   # the scene that the folder named by the user belongs to
+
+    # ------------------------------------------------------------------ where
+
+    def start_over(self) -> None:
+        """Another model, or the same scene from the start: what comes now is another run.
+
+        In a folder that the user named a reset run goes on, and its lines say that it began anew.
+        """
+        model, place = self._engine.model, self._engine.settings.record
+        self._begun = False
+        if place is None or model is None or model.trainer is None:
+            self._leave(None)
+            return
+        if self._named is None and place.folder is not None:
+            self._named = model.path
+        if place.folder is not None and model.path == self._named:
+            self._leave(place.folder)
+        else:
+            self._leave(Place(root=place.root).choose(model.path))
+
+    def resume_in(self, folder: Path) -> None:
+        """The run that was taken up again goes on in its own folder; the next step says from which iteration."""
+        self._begun = False
+        self._leave(folder)
+
+    def rewind(self, event: str, *, branch: str | None = None, **fields: Any) -> None:
+        """The trainer went back to the iteration at which it is now, as `event` says; with a name, on another branch."""
+        if self._record is not None and self._begun and self._engine.model is not None:
+            self._record.cut(event, self._engine.model.iteration, self._engine.seconds, branch=branch, **fields)
+
+    def _leave(self, folder: Path | None) -> None:
+        """End the record of now, unless it lies in `folder`, where the next run is recorded."""
+        if self._record is not None and self._record.folder != folder:
+            self._record.end()
+            self._ended = [record for record in self._ended if record.going] + [self._record]
+            self._record = None
+        self.folder = folder
+
+    def end(self) -> None:
+        """The engine stops. join() waits for what is still to be written."""
+        if self._begun:
+            self.note("closed")
+        self._leave(None)
+
+    def join(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        for record in self._ended:
+            record.close(max(0.0, deadline - time.monotonic()))
+
+    # ------------------------------------------------------------------ what the engine tells
+
+    def stepped(self, report: StepReport) -> None:
+        """A step was taken. Most of them cost a comparison or two here."""
+        if not self._begun and (self.folder is None or not self._begin(report.iteration - 1)):
+            return
+        record, model = self._record, self._engine.model
+        assert record is not None and model is not None and model.trainer is not None
+        if self._log_step(record, model.trainer, report, self._engine.seconds):
+            while record.problems:
+                self._engine.notice(record.problems.popleft(), "warning", aloud=True)
+
+    def event(self, event: Event) -> None:
+        """What the window hears and the record keeps."""
+        if not self._begun or self._record is None:
+            return
+        engine = self._engine
+        if isinstance(event, Densified):
+            from app.training.recording import log_densified
+
+            log_densified(self._record, event, engine.seconds)
+        elif isinstance(event, Evaluated):
+            assert engine.model is not None
+            self._record.evaluated(
+                event.iteration, engine.seconds, psnr=event.psnr, ssim=event.ssim, gaussians=len(engine.model.params),
+                views=[{"name": name, "psnr": psnr, "ssim": ssim} for name, psnr, ssim in event.views],
+                last=event.iteration >= engine.model.options.iterations)
+        elif isinstance(event, EngineFailed):
+            self.note("failed", text=event.summary)
+        elif isinstance(event, Notice) and event.level == "error":
+            self.note("error", text=event.text)
+
+    def option(self, path: str, old: Any, new: Any) -> None:
+        """An option was changed; one that acts at the start of a run waits for the next."""
+        self.note("option", name=path, old=old, new=new, live=is_live(path))
+
+    def note(self, event: str, **fields: Any) -> None:
+        """A line in events.jsonl, at the iteration of now."""
+        model = self._engine.model
+        if self._record is not None and self._begun and model is not None:
+            self._record.note(event, model.iteration, self._engine.seconds, **fields)
+
+    def seen(self, views: list[View], *, asked: bool) -> Seen | None:
+        """What an evaluation calls with each view and its render; None where no thumbnails are due."""
+        record, model = self._record, self._engine.model
+        if record is None or not self._begun or model is None or not views:
+            return None
+        iteration = model.iteration
+        if not (asked or iteration >= model.options.iterations or record.wants_pictures(iteration)):
+            return None
+        from app.training.recording import thumbnails
+
+        return thumbnails(record, iteration, views, white=model.options.white_background)
+
+    # ------------------------------------------------------------------
+
+    def _begin(self, iteration: int) -> bool:
+        """Make the folder and describe the run; where that cannot be done the run goes on without a record."""
+        engine, folder = self._engine, self.folder
+        assert folder is not None and engine.model is not None and engine.model.trainer is not None
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            engine.notice(f"The run is not recorded: {folder} cannot be made ({(error.strerror or str(error)).lower()}); "
+                          "training goes on, and -m names another folder.", "warning", aloud=True)
+            self._leave(None)
+            return False
+        from app.training.recording import Opening, described, log_step
+
+        self._log_step = log_step
+        settings, scene = engine.settings, engine.model.trainer.scene
+        what = described(scene, Opening(settings.resolution, settings.long_side, "", settings.eval_every))
+        if self._record is None:
+            place = settings.record
+            self._record = RunRecord(folder, tensorboard=bool(place and place.tensorboard))
+        self._record.begin(
+            about(flatten(engine.config), what, backend=engine.backend, threads=settings.threads,
+                  device=device_name(engine.backend)), iteration=iteration, seconds=engine.seconds if iteration else 0.0)
+        if what["kind"] == "demo" and folder.parent == self._root():
+            self._record.later(lambda: prune_demos(folder.parent, folder))
+        self._begun = True
+        return True
+
+    def _root(self) -> Path:
+        place = self._engine.settings.record
+        return place.root if place is not None and place.root is not None else runs_root()

@@ -1,0 +1,300 @@
+"""The record of one run while it goes on: a folder that a helper thread writes, so that training never waits for a disk.
+
+config.json        what the run started with: options, scene, seed, versions, machine
+metrics.jsonl      a line per logged step; metrics.csv is made of it
+events.jsonl       densifications, changed options, evaluations, saves, stops ..., each with iteration and time
+eval.jsonl         a line per evaluation, with the scores of each view; eval.csv is made of it
+plots/             loss.png, psnr.png, count.png
+thumbnails/        iteration_N/VIEW.png: render and photograph side by side
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import shutil
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.data.atomic import write_atomic
+from app.data.scene import SceneError
+from app.records.lines import Lines
+from app.records.place import CONFIG
+
+if TYPE_CHECKING:
+    import numpy as np
+
+METRICS, EVENTS, EVALUATIONS = "metrics.jsonl", "events.jsonl", "eval.jsonl"
+FLUSH_SECONDS = 1.0
+"""A killed process loses the lines of so long a time."""
+EVERY = 10
+EVERY_STEP_UNTIL = 100
+SPARSER_FROM = 100_000
+"""Steps are logged one by one at first, then every 10th; from this iteration on half as often each time it doubles."""
+GROWTH = 1.2
+"""Pictures and plots are made again when the run is so many times as long."""
+DRAW_SECONDS = 20.0
+"""And plots no sooner than after so long: three of them take a second of one core."""
+PICTURED_VIEWS = 3
+
+
+def log_interval(iteration: int) -> int:
+    """Iterations between two logged steps around an iteration; 10 to 20 thousand lines whatever the length of the run."""
+    if iteration <= EVERY_STEP_UNTIL:
+        return 1
+    return EVERY << max(0, (iteration // SPARSER_FROM).bit_length())
+
+
+class RunRecord:
+    """Writes into `folder`, which exists. Every method returns at once; flush() and close() wait for the thread.
+
+    What cannot be written is said once, as a sentence in `problems`; the run is not disturbed.
+    """
+
+    def __init__(self, folder: Path, *, tensorboard: bool = False, flush_seconds: float = FLUSH_SECONDS) -> None:
+        self.folder = folder
+        self.problems: deque[str] = deque(maxlen=100)
+        self._flush_seconds = flush_seconds
+        self._metrics, self._events, self._evaluations = (Lines(folder / name) for name in (METRICS, EVENTS, EVALUATIONS))
+        self._board = None
+        self._wants_board = tensorboard
+        self._tasks: deque[Callable[[], object]] = deque()
+        self._wake, self._hurry, self._closing = threading.Event(), threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+        self._failing = False
+        self._last = 0                       # iteration logged last
+        self._rate_from = (0, 0.0)           # (iteration, seconds) that the rate is counted from
+        self._pictured = self._drawn = 0     # iteration of the last thumbnails and plots
+        self._drawn_at = -math.inf           # and when that was
+        self._seen_step = False
+
+    # ------------------------------------------------------------------ what the run tells
+
+    def begin(self, about: Mapping[str, Any], *, iteration: int = 0, seconds: float = 0.0, event: str = "",
+              **fields: Any) -> None:
+        """The run begins at an iteration. What an older run left in the folder after that iteration no longer counts.
+
+        `event` names the line in events.jsonl: by default started, restarted or resumed.
+        """
+        def task() -> None:
+            before = any((self.folder / name).exists() for name in (METRICS, EVENTS, EVALUATIONS))
+            text = json.dumps(about, indent=2, ensure_ascii=False) + "\n"
+            write_atomic(self.folder / CONFIG, lambda stream: stream.write(text.encode()))
+            if before:
+                self._cut(iteration, {})
+            self._event(event or ("resumed" if iteration else "restarted" if before else "started"),
+                        iteration, seconds, now, fields)
+
+        now = time.time()
+        self._from(iteration, seconds)
+        self._put(task)
+
+    def cut(self, event: str, iteration: int, seconds: float, *, branch: str | None = None, **fields: Any) -> None:
+        """The run goes on from an earlier iteration: "reset", "rewound", or, with a name, the branch of that name."""
+        def task() -> None:
+            named = {} if branch is None else {"branch": branch}
+            self._cut(iteration, named)
+            self._event(event, iteration, seconds, now, named | fields)
+
+        now = time.time()
+        self._from(iteration, seconds)
+        self._put(task)
+
+    def wants(self, iteration: int) -> bool:
+        """Whether this step is to be logged. Cheap: it is asked in every step."""
+        return iteration - self._last >= EVERY or iteration <= EVERY_STEP_UNTIL and iteration > self._last
+
+    def step(self, iteration: int, *, seconds: float, loss: float, l1: float, psnr: float, ssim: float, gaussians: int,
+             sh_degree: int, means_lr: float, memory: int | None, last: bool = False) -> None:
+        """One logged step; `seconds` of training since iteration 0, `memory` bytes at most so far.
+
+        Left out where it is not due, unless it is the `last` of the run.
+        """
+        if iteration - self._last < (1 if last else log_interval(iteration)):
+            return
+        then, since = self._rate_from
+        rate = (iteration - then) / (seconds - since) if seconds > since else math.nan
+        self._last, self._rate_from, self._seen_step = iteration, (iteration, seconds), True
+        row = {"iteration": iteration, "loss": loss, "l1": l1, "psnr": psnr, "ssim": ssim, "gaussians": gaussians,
+               "seconds": seconds, "iterations_per_second": rate, "sh_degree": sh_degree, "means_lr": means_lr,
+               "memory": memory}
+        self._put(lambda: self._row(row))
+
+    def note(self, event: str, iteration: int, seconds: float, **fields: Any) -> None:
+        """A line in events.jsonl; the values are whatever JSON has."""
+        now = time.time()
+        self._put(lambda: self._event(event, iteration, seconds, now, fields))
+
+    def evaluated(self, iteration: int, seconds: float, *, psnr: float, ssim: float, lpips: float | None = None,
+                  gaussians: int = 0, views: Sequence[Mapping[str, Any]] = (), last: bool = False) -> None:
+        """Scores of held-out views; each of `views` has name, psnr, ssim and, where it is known, lpips."""
+        now = time.time()
+        means = {"psnr": psnr, "ssim": ssim, "lpips": lpips}
+
+        def task() -> None:
+            self._evaluations.add({"iteration": iteration, "seconds": seconds, **means, "gaussians": gaussians,
+                                   "views": list(views)})
+            self._event("evaluated", iteration, seconds, now, means)
+            if self._board is not None:
+                self._board.evaluated(iteration, {**means, "num_GS": gaussians}, now)
+            due = iteration >= max(self._drawn * GROWTH, EVERY_STEP_UNTIL)
+            if not last and due and time.monotonic() >= self._drawn_at + DRAW_SECONDS:
+                self._draw()
+                self._drawn, self._drawn_at = iteration, time.monotonic()
+
+        self._put(task)
+
+    def wants_pictures(self, iteration: int) -> bool:
+        """Whether thumbnails are due: the first, then whenever the run has become a fifth longer."""
+        return iteration >= self._pictured * GROWTH
+
+    def picture(self, iteration: int, view: str, render: np.ndarray, photograph: Callable[[], np.ndarray],
+                background: tuple[float, float, float]) -> None:
+        """A thumbnail of a render [H,W,3] uint8 beside its photograph, which the helper thread loads."""
+        def task() -> None:
+            from app.records.thumbnails import file_name, side_by_side
+
+            path = self.folder / "thumbnails" / f"iteration_{iteration}" / file_name(view)
+            data = side_by_side(render, photograph(), background)
+            write_atomic(path, lambda stream: stream.write(data))
+
+        self._pictured = iteration
+        self._put(task)
+
+    def later(self, task: Callable[[], object]) -> None:
+        """Work for the helper thread that belongs to the record."""
+        self._put(task)
+
+    @property
+    def going(self) -> bool:
+        """Whether the thread has something left to do."""
+        return self._thread is not None and self._thread.is_alive()
+
+    # ------------------------------------------------------------------ waiting for it
+
+    def flush(self, timeout: float = 30.0) -> bool:
+        """Wait until all that was told is written; False when that took longer than `timeout` seconds."""
+        done = threading.Event()
+
+        def task() -> None:
+            self._write()
+            done.set()
+
+        self._put(task)
+        self._hurry.set()
+        return done.wait(timeout)
+
+    def end(self) -> None:
+        """Nothing more comes: tables and plots are made, and the thread ends. Returns at once."""
+        if not self._closing.is_set():
+            self._put(self._finish)
+            self._closing.set()
+            self._hurry.set()
+
+    def close(self, timeout: float = 30.0) -> bool:
+        """end(), and wait for the thread."""
+        self.end()
+        if self._thread is not None:
+            self._thread.join(timeout)
+        return self._thread is None or not self._thread.is_alive()
+
+    # ------------------------------------------------------------------ the thread
+
+    def _put(self, task: Callable[[], object]) -> None:
+        if self._closing.is_set():
+            return
+        self._tasks.append(task)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="record", daemon=True)
+            self._thread.start()
+        if not self._wake.is_set():
+            self._wake.set()
+
+    def _run(self) -> None:
+        if self._wants_board:
+            self._attempt(self._open_board)
+        while not (self._closing.is_set() and not self._tasks):
+            self._wake.wait()
+            self._hurry.wait(self._flush_seconds)   # what comes meanwhile is written with it
+            self._wake.clear()
+            self._hurry.clear()
+            if self._closing.is_set():
+                self._wake.set()
+            while self._tasks:
+                self._attempt(self._tasks.popleft())
+            self._attempt(self._write)
+
+    def _attempt(self, task: Callable[[], object]) -> None:
+        try:
+            task()
+        except (OSError, SceneError) as error:
+            self._complain(error)
+        except Exception as error:  # noqa: BLE001 - a record must not end a run; it says what went wrong
+            self._say(f"A part of the run's record in {self.folder} could not be made ({type(error).__name__}: {error}).")
+
+    def _complain(self, error: OSError | SceneError) -> None:
+        if not self._failing:
+            self._failing = True
+            cause = error.__cause__ if isinstance(error, SceneError) else error
+            reason = (getattr(cause, "strerror", None) or str(error)).lower()
+            self._say(f"The run's record in {self.folder} cannot be written ({reason}): training goes on, and the figures "
+                      "are written as soon as that is possible again.")
+
+    def _say(self, sentence: str) -> None:
+        if sentence not in self.problems:
+            self.problems.append(sentence)
+
+    def _write(self) -> None:
+        for lines in (self._metrics, self._events, self._evaluations):
+            lines.write()
+        if self._failing and (self.folder / CONFIG).exists():
+            self._failing = False
+
+    # ------------------------------------------------------------------ tasks
+
+    def _from(self, iteration: int, seconds: float) -> None:
+        self._last, self._rate_from = iteration, (iteration, seconds)
+        self._pictured, self._drawn = min(self._pictured, iteration), min(self._drawn, iteration)
+
+    def _row(self, row: dict[str, Any]) -> None:
+        self._metrics.add(row)
+        if self._board is not None:
+            self._board.step(row, time.time())
+
+    def _event(self, event: str, iteration: int, seconds: float, now: float, fields: Mapping[str, Any]) -> None:
+        stamp = datetime.fromtimestamp(now).astimezone().isoformat(timespec="milliseconds")
+        self._events.add({"event": event, "iteration": iteration, "seconds": seconds, "time": stamp, **fields})
+
+    def _cut(self, iteration: int, named: Mapping[str, Any]) -> None:
+        for lines in (self._metrics, self._evaluations):
+            lines.add({"cut": iteration, **named})
+        if self._board is not None:
+            self._board.cut(iteration)
+        for folder in self.folder.glob("thumbnails/iteration_*"):
+            number = folder.name.removeprefix("iteration_")
+            if number.isdigit() and int(number) > iteration:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _open_board(self) -> None:
+        from app.records.tensorboard import Board
+
+        self._board = Board(self.folder / "tb")
+
+    def _draw(self) -> None:
+        from app.records.derived import write_derived
+
+        self._write()
+        write_derived(self.folder)
+
+    def _finish(self) -> None:
+        if self._seen_step:
+            self._attempt(self._draw)
+        if self._board is not None:
+            with contextlib.suppress(OSError):
+                self._board.close()

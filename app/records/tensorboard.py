@@ -1,0 +1,60 @@
+"""The optional second copy of the curves, as TensorBoard reads them, under the tags that gsplat's trainer writes.
+
+Tags after gsplat (examples/simple_trainer.py): train/loss, train/l1loss, train/ssimloss (= 1 - SSIM), train/num_GS, train/mem
+(GiB at most), and val/psnr, val/ssim, val/lpips, val/num_GS at evaluations, in a folder `tb`. Ours are train/psnr,
+train/sh_degree, train/means_lr and train/iterations_per_second. The step is the iteration, counted from 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+MISSING = ("--tensorboard needs the package tensorboard, which is not installed; install it with "
+           "`pip install 'splatscope[tensorboard]'`, or leave the flag out.")
+
+
+def require_tensorboard() -> None:
+    """Raises ValueError, one sentence, where the package is not installed."""
+    try:
+        import tensorboard.summary.writer.event_file_writer  # noqa: F401 # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise ValueError(MISSING) from None
+
+
+class Board:
+    """Event files in `folder`; written by a thread of the package, within `flush_seconds`."""
+
+    def __init__(self, folder: Path, flush_seconds: int = 5) -> None:
+        from tensorboard.compat.proto import event_pb2, summary_pb2  # pyright: ignore[reportMissingImports]
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter  # pyright: ignore[reportMissingImports]
+
+        self._event, self._summary, self._log = event_pb2.Event, summary_pb2.Summary, event_pb2.SessionLog
+        folder.mkdir(parents=True, exist_ok=True)
+        self._writer = EventFileWriter(str(folder), max_queue_size=1000, flush_secs=flush_seconds)
+
+    def step(self, row: Mapping[str, Any], now: float) -> None:
+        """A logged step, as RunRecord.step has it."""
+        memory = row["memory"]
+        self._put(row["iteration"], now, {
+            "train/loss": row["loss"], "train/l1loss": row["l1"], "train/ssimloss": 1.0 - row["ssim"],
+            "train/num_GS": row["gaussians"], "train/mem": None if memory is None else memory / 2 ** 30,
+            "train/psnr": row["psnr"], "train/sh_degree": row["sh_degree"], "train/means_lr": row["means_lr"],
+            "train/iterations_per_second": row["iterations_per_second"]})
+
+    def evaluated(self, iteration: int, scores: Mapping[str, float | None], now: float) -> None:
+        self._put(iteration, now, {f"val/{name}": value for name, value in scores.items()})
+
+    def cut(self, iteration: int) -> None:
+        """The run goes on from an earlier iteration: TensorBoard drops what it has after it."""
+        self._writer.add_event(self._event(step=iteration + 1, session_log=self._log(status=self._log.START)))
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def _put(self, iteration: int, now: float, values: Mapping[str, float | None]) -> None:
+        found = [self._summary.Value(tag=tag, simple_value=float(value)) for tag, value in values.items()
+                 if value is not None and math.isfinite(value)]
+        self._writer.add_event(self._event(wall_time=now, step=iteration, summary=self._summary(value=found)))

@@ -28,7 +28,7 @@ OF_A_RUN = (laboratory.COMPARING, laboratory.LANES, gradient_check.CHECKING, pic
 def open_scene(engine: Engine, command: m.OpenScene) -> None:
     engine.jobs.cancel_named(work.OPENING, work.EVALUATING, work.RESETTING, *OF_A_RUN)
     engine.running, engine.steps_left = command.play, None
-    engine.jobs.add(work.open_path(engine, command.path))
+    engine.jobs.add(work.open_path(engine, command))
 
 
 def _may_train(engine: Engine) -> bool:
@@ -119,6 +119,14 @@ def save_ply(engine: Engine, command: m.SavePly) -> None:
         engine.jobs.add(work.save_ply(engine, command.path))
 
 
+def save_checkpoint(engine: Engine, command: m.SaveCheckpoint) -> None:
+    if engine.run_folder is None:
+        engine.notice("This run is not recorded, so it has no folder for checkpoints; start Splatscope without --no_record.",
+                      "warning")
+    elif not engine.checkpoints.save("user"):
+        engine.notice("There is nothing to save yet; or the last checkpoint is still being written.", "warning")
+
+
 def cancel_job(engine: Engine, command: m.CancelJob) -> None:
     if engine.jobs.current is not None and engine.jobs.current.name == work.PREPARING:
         engine.notice("Nothing can run without the renderer; it goes on loading.", "warning")
@@ -136,6 +144,7 @@ HANDLERS: dict[type[m.Command], Callable[[Engine, Any], None]] = {
     m.SelectRegion: selecting.select_region, m.SelectRange: selecting.select_range, m.SelectMore: selecting.select_more,
     m.Operate: selecting.operate, m.Undo: selecting.undo, m.Redo: selecting.redo,
     m.CheckGradients: gradient_check.check_gradients,
+    m.SaveCheckpoint: save_checkpoint,
     m.Shutdown: shutdown, m.CompareRules: laboratory.compare, m.MeasureViews: pictures.measure_views,
     m.AuditRasterizer: auditing.audit,
     m.SavePicture: pictures.save_picture, m.RunLanes: laboratory.lanes,

@@ -24,6 +24,10 @@ class Series:
         self._data[:, self._count] = x, y
         self._count += 1
 
+    def extend(self, x: np.ndarray, y: np.ndarray) -> None:
+        for pair in zip(x.tolist(), y.tolist(), strict=True):
+            self.append(*pair)
+
     def values(self) -> tuple[np.ndarray, np.ndarray]:
         """(x [P], y [P]): views of everything ever appended."""
         return self._data[0, : self._count], self._data[1, : self._count]

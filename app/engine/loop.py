@@ -17,6 +17,7 @@ from app.config import TrainConfig
 from app.data.scene import SceneError
 from app.engine import commands, work
 from app.engine.background import Background, Report
+from app.engine.checkpoints import Checkpoints
 from app.engine.full import out_of_memory
 from app.engine.history import History, Smoothed
 from app.engine.inspector import Inspector
@@ -40,6 +41,7 @@ from app.messages import (
     Snapshot,
     ViewRequest,
 )
+from app.training.autosave import MAIN
 from app.training.backend import set_threads
 from render import interrupt
 
@@ -86,6 +88,7 @@ class Engine:
         self.inspector = Inspector(self)
         self.publisher = Publisher(self)
         self.recorder = Recorder(self)
+        self.checkpoints = Checkpoints(self)
         self.backgrounds: list[Background] = []
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._shared = 0, ""                     # (threads, backend) that the threads were last set for
@@ -102,7 +105,9 @@ class Engine:
         self.selected_uid: int | None = None     # the Gaussian that is inspected
         self.selection = Selection(self)
         self.last_evaluation = work.LastEvaluation()
+        self.branch = MAIN                       # of the run, see app/training/checkpoint.py
         self.recorder.start_over()
+        self.checkpoints.start_over()
 
     # ------------------------------------------------------------------ from other threads
 
@@ -149,6 +154,7 @@ class Engine:
     def emit(self, event: Event) -> None:
         self.events.put(event)
         self.recorder.event(event)
+        self.checkpoints.event(event)
         self.publisher.dirty = True
 
     def notice(self, text: str, level: Any = "info", *, aloud: bool = False) -> None:
@@ -189,6 +195,7 @@ class Engine:
             self.jobs.cancel_all()
             for background in self.backgrounds:
                 background.cancel()
+            self.checkpoints.close()
             self.recorder.end()
 
     def turn(self) -> None:
@@ -205,6 +212,7 @@ class Engine:
         self.inspector.poll()
         self.share_threads()
         self.jobs.advance(self.clock)
+        self.checkpoints.advance()
         due = self.viewer.due()
         if due is not None and due <= self.clock():
             try:
@@ -322,6 +330,7 @@ class Engine:
         except (TrainingStopped, SceneError, OSError) as error:   # the latter: a photograph that cannot be decoded
             self.running, self.steps_left = False, None
             self.notice(str(error), "error", aloud=True)
+            self.checkpoints.save("stop")
         except Exception as error:  # noqa: BLE001 - shown to the user
             if not out_of_memory(self, error):
                 self.fail(doing, error)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -37,6 +38,7 @@ class Model:
     fixed_backend: str = ""
     version: int = 0                                    # moves when anything that a picture depends on moves
     intersection_bytes: int = 0                         # of the picture drawn last
+    opening: Mapping[str, Any] = field(default_factory=dict)   # how the scene was opened: path, resolution ...
     _activated: Gaussians | None = None
     marks: dict[str, torch.Tensor] = field(default_factory=dict)           # of a model without a trainer; see mark()
     _readings: dict[tuple, Reading] = field(default_factory=dict)          # of the model as it is

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,61 +15,105 @@ from app.data.orient import scene_center, scene_extent, scene_up
 from app.data.scene import Scene, SceneError, View
 from app.demo import demo_folder
 from app.engine.background import Report
+from app.engine.checkpoints import camera_of, run_of
 from app.engine.jobs import Work
 from app.engine.pacing import Pace
-from app.messages import SceneOpened, ViewInfo
-from app.options import flatten, is_live
+from app.messages import ConfigChanged, OpenScene, SceneOpened, ViewInfo
+from app.options import OptionError, config_from, flatten, is_live, with_option
 from app.training.memory import is_out_of_memory
 
 if TYPE_CHECKING:
     from app.config import TrainConfig
     from app.engine.loop import Engine
     from app.engine.model import Model
+    from app.engine.settings import EngineSettings
+    from app.training.checkpoint import Checkpoint
     from app.training.trainer import Trainer
 
+FOLDER, SUFFIX = "checkpoints", ".safetensors"   # as app/training/checkpoint.py has them, which brings torch
 PREFETCH_BYTES = 1 << 30
 """Photographs are decoded ahead of training up to this many bytes of pixels."""
 
 
 @dataclass(frozen=True)
 class Opened:
-    """What reading a path gave; one of the two."""
+    """What reading a path gave: a scene, with a checkpoint where a run goes on, or Gaussians."""
 
     path: str
     scene: Scene | None = None
     gaussians: LoadedGaussians | None = None
+    opening: Mapping[str, Any] = field(default_factory=dict)   # how the scene was opened
+    found: Checkpoint | None = None
+    notice: str = ""
 
 
-def read_path(path: str, open_scene: Callable[[Report], Scene], report: Report) -> Opened:
-    """Read a scene folder, a PLY, or the last PLY of a run folder. Raises SceneError. Runs in a helper thread."""
+def read_path(command: OpenScene, settings: EngineSettings, report: Report) -> Opened:
+    """Read a scene folder, a run, a checkpoint or a PLY. Raises SceneError. Runs in a helper thread."""
+    path = command.path
     report(0.0, f"opening {path}")
     where = Path(path).expanduser()
     if not where.exists():
         raise SceneError(f"{path} does not exist; name a scene folder or a Gaussian PLY")
+    notice = ""
+    if command.resume and is_run(where):
+        try:
+            return read_run(where, settings, report)
+        except SceneError as error:
+            if find_gaussians(where) is None or where.is_file():
+                raise
+            notice = f"The run can only be looked at: {error}."
     file = find_gaussians(where)
     if file is not None:
-        return Opened(str(file), gaussians=read_gaussians(file))
-    return Opened(str(where), scene=open_scene(report))
+        return Opened(str(file), gaussians=read_gaussians(file), notice=notice)
+    how = {"resolution": settings.resolution, "long_side": settings.long_side, "images": "",
+           "eval_every": settings.eval_every}
+    return Opened(str(where), open_as(str(where), how, settings, report), opening=how)
 
 
-def open_work(engine: Engine, path: str) -> Work:
+def is_run(where: Path) -> bool:
+    """Whether there are checkpoints to go on from."""
+    return where.suffix == SUFFIX if where.is_file() else next((where / FOLDER).glob(f"*/*{SUFFIX}"), None) is not None
+
+
+def read_run(where: Path, settings: EngineSettings, report: Report) -> Opened:
+    """The newest checkpoint of a run, or the one named, and the scene that it was trained on. Raises SceneError."""
+    from app.training.checkpoint import newest
+
+    report(0.0, f"reading {where.name}")
+    found = newest(where)
+    how = dict(found.extra.get("scene") or {})
+    path = str(demo_folder()) if how.get("kind") == "demo" else str(how.get("path", ""))
+    if not path or not Path(path).exists():
+        raise SceneError(f"{found.path} was trained on {path or 'a scene that it does not name'}, which is not there; put the "
+                         "scene back")
+    return Opened(path, open_as(path, how, settings, report), opening=how, found=found)
+
+
+def open_as(path: str, how: Mapping[str, Any], settings: EngineSettings, report: Report) -> Scene:
+    return settings.open_scene(path, resolution=int(how.get("resolution", -1)), long_side=int(how.get("long_side", 0)),
+                               images=str(how.get("images") or "") or None, eval_every=int(how.get("eval_every", 0)),
+                               progress=report)
+
+
+def open_work(engine: Engine, command: OpenScene) -> Work:
     """The job behind OpenScene. The old model stays until the new one is complete."""
-    settings = engine.settings
     done = False
-
-    def read(report: Report) -> Opened:
-        return read_path(path, lambda progress: settings.open_scene(
-            path, resolution=settings.resolution, long_side=settings.long_side, eval_every=settings.eval_every,
-            progress=progress), report)
-
+    before = engine.config
     try:
-        opened = yield from engine.background(read, "open").wait((0.0, 0.8))
+        reader = engine.background(lambda report: read_path(command, engine.settings, report), "open")
+        opened = yield from reader.wait((0.0, 0.8))
+        if opened.found is not None:
+            engine.config = config_of(opened.found, command.changes)
         model, event = yield from build(engine, opened)
-        install(engine, model, event)
+        said = take_up(model, opened.found, engine.config) if opened.found is not None else []
+        install(engine, model, event, opened)
         done = True
+        for sentence in said:
+            engine.notice(sentence)
     finally:
         if not done:   # refused or cancelled: the old model, if there is one, stands still until the user plays it
             engine.running, engine.steps_left = False, None
+            engine.config = before
     if opened.scene is not None:
         views = opened.scene.train + opened.scene.test
         engine.background(lambda report: prefetch(views, report), "decode")
@@ -82,8 +126,9 @@ def build(engine: Engine, opened: Opened) -> Generator[tuple[float, str] | None,
 
     if opened.scene is not None:
         event = yield from engine.background(lambda report: describe(opened), "describe").wait((0.8, 0.0))
-        trainer = yield from build_trainer(engine, opened.scene, (0.8, 0.2))
-        return Model(opened.path, trainer, opened.scene), replace(event, extent=float(trainer.extent))
+        trainer = yield from build_trainer(engine, opened.scene, (0.8, 0.2), opened.found)
+        opening = {"path": str(Path(opened.path).absolute()), "kind": event.kind, **opened.opening}
+        return Model(opened.path, trainer, opened.scene, opening=opening), replace(event, extent=float(trainer.extent))
     gaussians = opened.gaussians
     assert gaussians is not None
 
@@ -94,7 +139,7 @@ def build(engine: Engine, opened: Opened) -> Generator[tuple[float, str] | None,
     return (yield from engine.background(still, "build").wait((0.8, 0.2)))
 
 
-def build_trainer(engine: Engine, scene: Scene, scale: tuple[float, float]
+def build_trainer(engine: Engine, scene: Scene, scale: tuple[float, float], found: Checkpoint | None = None
                   ) -> Generator[tuple[float, str] | None, None, Trainer]:
     """Part of a job: a trainer that starts with the options as they are when it is ready; `scale` as Background.wait."""
     while True:
@@ -102,7 +147,8 @@ def build_trainer(engine: Engine, scene: Scene, scale: tuple[float, float]
 
         def make(report: Report, config: TrainConfig = config, backend: str = backend) -> Trainer:
             report(0.0, "placing Gaussians")
-            return engine.settings.make_trainer(scene, config, backend=backend, progress=report)
+            params = {} if found is None else {"params": found.state.params()}
+            return engine.settings.make_trainer(scene, config, backend=backend, progress=report, **params)
 
         try:
             trainer = yield from engine.background(make, "build").wait(scale)
@@ -121,7 +167,29 @@ def build_trainer(engine: Engine, scene: Scene, scale: tuple[float, float]
             return trainer
 
 
-def install(engine: Engine, model: Model, event: SceneOpened) -> None:
+def config_of(found: Checkpoint, changes: Mapping[str, Any]) -> TrainConfig:
+    """The options that a run goes on with. Raises SceneError for a change that cannot be."""
+    config, _ = config_from(found.state.meta.get("config", {}))   # what is wrong with it is said by take_up()
+    try:
+        for path, value in changes.items():
+            config = with_option(config, path, value)
+    except OptionError as error:
+        raise SceneError(str(error)) from None
+    return config
+
+
+def take_up(model: Model, found: Checkpoint, config: TrainConfig) -> list[str]:
+    """Put the trainer where the checkpoint was; sentences for the user. Raises SceneError when it is of another scene."""
+    from app.training.saving import resume
+
+    assert model.trainer is not None
+    before = flatten(config_from(found.state.meta.get("config", {}))[0])
+    changes = {path: value for path, value in flatten(config).items() if value != before[path]}
+    said = resume(model.trainer, found, changes)
+    return [*said, f"The run goes on at iteration {model.trainer.iteration:,}, where it was saved."]
+
+
+def install(engine: Engine, model: Model, event: SceneOpened, opened: Opened) -> None:
     """Make what was built the engine's model and tell the window."""
     from render.backends import buffers
 
@@ -129,6 +197,7 @@ def install(engine: Engine, model: Model, event: SceneOpened) -> None:
         model.fixed_config = engine.config
         model.use_backend(engine.backend)
         engine.running, engine.steps_left = False, None
+    engine.checkpoints.leave()
     engine.model = model
     engine.pace = Pace.for_backend(model.backend)
     engine.failed = False
@@ -137,7 +206,18 @@ def install(engine: Engine, model: Model, event: SceneOpened) -> None:
     engine.inspector.forget()
     engine.publisher.start_over()
     buffers.release()
+    found, run = opened.found, None
+    if found is not None and found.path is not None:
+        run = run_of(found.path)
+        event = replace(event, run=str(run or ""), camera=camera_of(found.extra), view_index=found.extra.get("view_index"))
     engine.emit(event)
+    if opened.notice:
+        engine.notice(opened.notice, "warning", aloud=True)
+    if found is not None:
+        if run is not None:
+            engine.recorder.resume_in(run)
+        engine.checkpoints.resumed(found)
+        engine.emit(ConfigChanged(flatten(engine.config)))
     engine.say_notices()
 
 

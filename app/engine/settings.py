@@ -9,6 +9,7 @@ from typing import Any
 from app.config import EVAL_EVERY
 from app.engine.background import Report
 from app.records.place import Place
+from app.training.autosave import AutosaveConfig
 from app.training.backend import usable_cores
 
 
@@ -37,6 +38,7 @@ class EngineSettings:
     resolution: int = -1                           # as graphdeco's -r
     long_side: int = 0                             # px; 0 = as `resolution` says
     eval_every: int = EVAL_EVERY                   # every n-th view is held out; 0 = none
+    autosave: AutosaveConfig = field(default_factory=AutosaveConfig)   # of runs that are recorded
     debug: bool = False                            # tracebacks on stderr
     record: Place | None = None                    # where runs are recorded; None = nowhere
     make_trainer: Callable[..., Any] = _trainer

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from app.engine.background import Report
 from app.engine.jobs import Job, Refused, Work
 from app.engine.pacing import Pace
-from app.messages import ConfigChanged, Evaluated
+from app.messages import ConfigChanged, Evaluated, OpenScene
 from app.options import flatten
 from app.training.backend import Ready, ready_backend
 from app.training.memory import is_out_of_memory
@@ -133,10 +133,10 @@ def switch_backend(engine: Engine, name: str) -> Job:
 # ---------------------------------------------------------------- the scene
 
 
-def open_path(engine: Engine, path: str) -> Job:
+def open_path(engine: Engine, command: OpenScene) -> Job:
     from app.engine.opening import open_work
 
-    return Job(OPENING, open_work(engine, path))
+    return Job(OPENING, open_work(engine, command))
 
 
 def reset(engine: Engine) -> Job:
@@ -149,7 +149,9 @@ def reset(engine: Engine) -> Job:
         assert model is not None and model.scene is not None
         if engine.state == "finished":   # a run that has ended waits for the user; Play meanwhile counts
             engine.running, engine.steps_left = False, None
-        model.trainer = yield from build_trainer(engine, model.scene, (0.0, 1.0))
+        trainer = yield from build_trainer(engine, model.scene, (0.0, 1.0))
+        engine.checkpoints.leave()
+        model.trainer = trainer
         model.moved()
         engine.start_over()
         engine.publisher.start_over()

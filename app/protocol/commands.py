@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -22,9 +23,15 @@ class Command:
 
 @dataclass(frozen=True)
 class OpenScene(Command):
-    """Load a scene folder, run or PLY and start over with it."""
+    """Load a scene folder, run, checkpoint or PLY and start over with it.
+
+    A run that has a checkpoint goes on from its newest, with the options it had but for `changes` (by path), unless it is
+    only to be looked at.
+    """
     path: str
     play: bool = True
+    resume: bool = True
+    changes: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,9 @@ class SceneOpened(Event):
     warnings: tuple[str, ...] = ()
     trainable: bool = True  # False for a bare PLY
     quantities: tuple[Quantity, ...] = ()  # what a heatmap can show of this scene
+    run: str = ""           # the folder of a run that goes on
+    camera: Camera | None = None   # where that run was looked at from
+    view_index: int | None = None
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from render.config import setting
 
 GIB = 1 << 30
+MAIN = "main"
+"""The branch that a run begins with."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +37,14 @@ class Autosave:
     def saved(self, now: float, iteration: int) -> None:
         self._at, self._iteration = now, iteration
 
+    def due_at_all(self, iteration: int) -> bool:
+        """Whether anything has changed since the last one."""
+        return iteration != self._iteration
+
     def due(self, now: float, iteration: int) -> str:
         """The reason, as a checkpoint's header names it; empty when it is not time, or nothing has changed."""
         config = self.config
-        if iteration == self._iteration:
+        if not self.due_at_all(iteration):
             return ""
         if config.iterations and iteration // config.iterations > self._iteration // config.iterations:
             return "iterations"

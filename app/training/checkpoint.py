@@ -21,13 +21,12 @@ from safetensors.numpy import save
 
 from app.data.atomic import write_atomic
 from app.data.scene import SceneError
+from app.training.autosave import MAIN
 from app.training.ring import surplus
 from app.training.state import RunState
 
 FOLDER = "checkpoints"
 SUFFIX = ".safetensors"
-MAIN = "main"
-"""The branch that a run begins with."""
 FORMAT = "splatscope checkpoint"
 VERSION = 1
 

@@ -18,7 +18,7 @@ from render.config import (
     setting,
 )
 
-StrategyName = Literal["adc", "none"]
+StrategyName = Literal["adc", "absgs", "mcmc", "taming", "none"]
 
 EVAL_EVERY = 8
 """Every so many-th view is held out where views are held out, as graphdeco does."""
@@ -26,13 +26,22 @@ EVAL_EVERY = 8
 
 @dataclass(frozen=True)
 class DensifyConfig:
-    """Adaptive density control (Kerbl et al. 2023, section 5); iteration numbers are for `reference_iterations` = 30 000."""
+    """How Gaussians are born and die: adaptive density control (Kerbl et al. 2023, section 5) and its rivals.
 
-    strategy: StrategyName = setting("adc", "How Gaussians are born and die.", choices=get_args(StrategyName))
-    absgrad: bool = setting(False, "Densify on the sum of absolute screen-space gradients (AbsGS).")
+    Iteration numbers are for `reference_iterations` = 30 000.
+    """
+
+    strategy: StrategyName = setting(
+        "adc", "How Gaussians are born and die. adc: clone, split and prune as published; absgs: the same, but splits on the "
+        "sum of absolute gradients (AbsGS); mcmc: dead ones move onto opaque ones, and the rest grow to the cap (3DGS as "
+        "MCMC): it never lowers the number of Gaussians, and a run that starts above the cap is trimmed to it; taming: grows "
+        "by a score to an exact budget (Taming-3DGS); none: their number stays.", choices=get_args(StrategyName))
+    absgrad: bool = setting(False, "adc: clone and split on the sum of absolute screen-space gradients, as gsplat's absgrad.")
     grad_threshold: float = setting(2e-4, "Densify above this average screen-space gradient.",
                                     lo=1e-5, hi=5e-3, log=True, valid=POSITIVE)
     absgrad_threshold: float = setting(8e-4, "The threshold used with absgrad.", lo=1e-5, hi=1e-2, log=True, valid=POSITIVE)
+    absgs_threshold: float = setting(4e-4, "absgs: split above this average sum of absolute gradients; clones go by "
+                                     "grad_threshold.", lo=1e-5, hi=1e-2, log=True, valid=POSITIVE)
     start: int = setting(500, "Densification happens after this iteration.", unit="it", lo=0, hi=30000)
     stop: int = setting(15000, "No densification and no opacity reset from this iteration on.", unit="it", lo=0, hi=30000)
     every: int = setting(100, "Iterations between two densifications.", unit="it", lo=10, hi=1000)
@@ -46,9 +55,25 @@ class DensifyConfig:
     prune_screen: bool = setting(False, "Also remove Gaussians whose radius exceeded 20 px in a view since "
                                 "the last densification.")
     cap: int = setting(0, "Never more Gaussians than this; 0 = what free memory allows.", lo=0, hi=10_000_000)
+    mcmc_dead_opacity: float = setting(0.005, "mcmc: Gaussians at most this opaque are dead and move.", lo=1e-4, hi=0.5,
+                                       log=True, valid=INSIDE_UNIT)
+    mcmc_growth: float = setting(0.05, "mcmc: share of the Gaussians that an event adds, up to the cap.", lo=0.0, hi=0.5,
+                                 valid=SHARE)
+    mcmc_noise_lr: float = setting(5e5, "mcmc: noise on the means, times their learning rate, their covariance and the "
+                                   "sigmoid 1/(1 + exp(100 (opacity - 0.005))).", lo=0.0, hi=1e7, valid=NOT_NEGATIVE)
+    mcmc_opacity_reg: float = setting(0.01, "mcmc: weight of the mean opacity in the loss.", lo=0.0, hi=1.0, valid=NOT_NEGATIVE)
+    mcmc_scale_reg: float = setting(0.01, "mcmc: weight of the mean scale in the loss.", lo=0.0, hi=1.0, valid=NOT_NEGATIVE)
+    taming_budget: int = setting(0, "taming: Gaussians at the last densification; 0 = the cap where one is set, else 10 times "
+                                 "as many as at the first.", lo=0, hi=10_000_000)
+    taming_views: int = setting(10, "taming: views that each event looks at for its scores.", unit="views", lo=1, hi=100)
 
     def __post_init__(self) -> None:
         check_settings(self)
+
+    @property
+    def absolute(self) -> bool:
+        """Whether sums of absolute screen-space gradients are gathered and decide."""
+        return self.strategy == "absgs" or (self.absgrad and self.strategy in ("adc", "none"))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from app.engine.model import Model
 from app.training.arrays import host
-from app.training.densify.adc import reset_opacity
+from app.training.densify.operations import reset_opacity
 from render.types import GaussianParams
 
 

@@ -1,33 +1,68 @@
-"""What adaptive density control would do with one Gaussian, by the rules of app/training/densify/adc.py."""
+"""What densification would do with one Gaussian, by the rules of app/training/densify/."""
 
 from __future__ import annotations
 
 import torch
 
 from app.inspection.results import Fate
-from app.training.densify.adc import SCREEN_LIMIT, AdaptiveDensityControl, largest_scale
-from app.training.densify.statistics import COUNT, RADIUS, statistic_label, threshold
+from app.training.densify.adc import AdaptiveDensityControl
+from app.training.densify.mcmc import MarkovChain
+from app.training.densify.none import NoDensification
+from app.training.densify.operations import SCREEN_LIMIT, largest_scale
+from app.training.densify.statistics import COUNT, RADIUS, statistic_label
+from app.training.densify.taming import Taming
 from app.training.marks import FROZEN
 from app.training.trainer import Trainer
 
 
 def fate(trainer: Trainer, index: int) -> Fate:
     """Of row `index`, if a densification came now."""
-    config, rows = trainer.config.densify, trainer.state.rows
-    statistics = trainer.statistics.average(config.absgrad)
-    statistic, limit = float(statistics[index]), threshold(config)
-    runs, plan = isinstance(trainer.strategy, AdaptiveDensityControl), trainer.schedule
+    rows, strategy = trainer.state.rows, trainer.strategy
+    statistics, limit, absolute = _statistic(trainer, index)
+    runs, plan = not isinstance(strategy, NoDensification), trainer.schedule
     end = min(plan.stop, trainer.config.iterations + 1)
     event = _next(max(trainer.iteration, plan.start), plan.every, end) if runs else None
-    reset = _next(trainer.iteration, plan.reset_every, end) if runs else None
+    reset = _next(trainer.iteration, plan.reset_every, end) if isinstance(strategy, AdaptiveDensityControl) else None
     verdict, why = "nothing", "This run does not densify."
     if runs and event is None:
         why = "Densification is over."
     elif runs and event is not None and is_frozen(trainer, index):
         why = "It is frozen."
+    elif isinstance(strategy, MarkovChain):
+        verdict, why = _moved(trainer, index)
     elif runs and event is not None:
-        verdict, why = _pruned(trainer, index, after_reset=event > trainer.schedule.reset_every) or _grown(trainer, index)
-    return Fate(verdict, why, statistic, limit, statistic_label(config.absgrad), int(rows[COUNT][index]), event, reset)
+        verdict, why = _pruned(trainer, index, after_reset=event > trainer.schedule.reset_every) or (
+            _drawn(trainer, index) if isinstance(strategy, Taming) else _grown(trainer, index))
+    return Fate(verdict, why, float(statistics[index]), limit, statistic_label(absolute), int(rows[COUNT][index]), event, reset)
+
+
+def _statistic(trainer: Trainer, index: int) -> tuple[torch.Tensor, float, bool]:
+    """(the statistic [N] that decides on row `index`, its threshold, whether it sums absolutes)."""
+    config, absolute = trainer.config.densify, trainer.config.densify.absolute
+    if config.strategy == "absgs":
+        absolute = not _small(trainer, index)
+        return trainer.statistics.average(absolute), config.absgs_threshold if absolute else config.grad_threshold, absolute
+    return trainer.statistics.average(absolute), config.absgrad_threshold if absolute else config.grad_threshold, absolute
+
+
+def _small(trainer: Trainer, index: int) -> bool:
+    return float(largest_scale(trainer.gaussians())[index]) <= trainer.config.densify.percent_dense * trainer.state.extent
+
+
+def _moved(trainer: Trainer, index: int) -> tuple[str, str]:
+    opacity, limit = float(trainer.gaussians().opacities[index]), trainer.config.densify.mcmc_dead_opacity
+    if not opacity > limit:
+        return "move", f"Opacity {opacity:.3g} is at most {limit:g}: it moves onto one that is drawn by opacity."
+    return "nothing", "It is alive: others may move onto it, drawn by opacity."
+
+
+def _drawn(trainer: Trainer, index: int) -> tuple[str, str]:
+    statistics, limit, _ = _statistic(trainer, index)
+    what = "clone" if _small(trainer, index) else "split"
+    if float(statistics[index]) >= limit:
+        return "nothing", f"Above the threshold: it may be drawn, by its score, to be {'cloned' if what == 'clone' else what}."
+    return "nothing", (f"The statistic is {float(statistics[index]) / limit:.0%} of the threshold: it is drawn only where "
+                       "those above do not fill the budget.")
 
 
 def is_frozen(trainer: Trainer, index: int) -> bool:
@@ -57,21 +92,16 @@ def _pruned(trainer: Trainer, index: int, *, after_reset: bool) -> tuple[str, st
 
 def _grown(trainer: Trainer, index: int) -> tuple[str, str]:
     config, state = trainer.config.densify, trainer.state
-    statistics = trainer.statistics.average(config.absgrad)
-    statistic, limit = float(statistics[index]), threshold(config)
+    statistics, limit, _ = _statistic(trainer, index)
+    statistic = float(statistics[index])
     if bool(trainer.statistics.never_seen[index]):
         return "nothing", "No view has seen it since the last densification."
     if not statistic >= limit:
         return "nothing", f"The statistic is {statistic / limit:.0%} of the threshold."
-    room = max(0, state.cap - len(state.rows))
-    above, marks = statistics >= limit, state.rows.get(FROZEN)
-    if marks is not None:
-        above = above & ~marks
-        statistics = torch.where(marks, -torch.inf, statistics)
-    if int(above.sum()) > room:   # the largest go first, equal ones by their row
-        ahead = int((statistics > statistics[index]).sum()) + int((statistics[:index] == statistics[index]).sum())
-        if ahead >= room:
-            return "nothing", f"The cap of {trainer.cap:,} Gaussians leaves room for {room:,}, and {ahead:,} are ahead of it."
+    plan = trainer.candidates()
+    if plan.left_out and not bool((plan.clone | plan.split)[index]):
+        room = max(0, state.cap - len(state.rows))
+        return "nothing", f"The cap of {trainer.cap:,} Gaussians leaves room for {room:,}, and others are ahead of it."
     largest, small = float(largest_scale(trainer.gaussians())[index]), config.percent_dense * state.extent
     if largest <= small:
         return "clone", f"Above the threshold and small: largest scale {largest:.3g}, at most {small:.3g} world units."

@@ -79,6 +79,10 @@ class Densified(Event):
     pruned: int = 0
     reset: int = 0
     count: int = 0          # Gaussians afterwards
+    strategy: str = ""      # whose event it was
+    relocated: int = 0      # dead ones moved onto others
+    added: int = 0          # copies of others, beside clones and children
+    asked: bool = False     # the user asked for it, the schedule did not
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,9 @@ class Histogram:
     threshold: float
     label: str              # which statistic: signed sum or sum of absolutes
     never_seen: float       # share of Gaussians no view has seen since the last densification
+    path: str = "densify.grad_threshold"   # the configuration field that the threshold is
+    below: bool = False     # those at or below the threshold are concerned, not those above
+    unit: str = ""
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ def histogram(trainer: Trainer) -> Histogram:
     enough = 0.5 * min(len(trainer.views), trainer.schedule.every)
     if last is not None and last.histogram is not None and trainer.iteration - last.event.iteration < enough:
         return last.histogram
-    return trainer.statistics.histogram(trainer.config.densify)
+    return trainer.strategy.histogram(trainer.state, trainer.config)
 
 
 def gaussian_report(trainer: Trainer, index: int, camera: Camera) -> GaussianReport:
@@ -89,7 +89,7 @@ def gaussian_report(trainer: Trainer, index: int, camera: Camera) -> GaussianRep
     stats, config = trainer.statistics, trainer.config.densify
     with torch.no_grad():
         projected = project(gaussians, camera, trainer.config.raster, trainer.backend)
-        statistic = float(stats.average(config.absgrad)[index])
+        statistic = float(stats.average(config.absolute)[index])
         silent = bool(stats.visible_without_gradient[index])
     on_screen = float(projected.extents[index, 0]) > 0
     ellipse = np.concatenate([row(projected.means2d), row(projected.conics)]) if on_screen else None

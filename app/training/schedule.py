@@ -33,6 +33,18 @@ class Schedule:
     def densifies(self, iteration: int) -> bool:
         return self.start < iteration < self.stop and iteration % self.every == 0
 
+    def next_densification(self, iteration: int) -> int | None:
+        """The first iteration after this one that densifies; None where there is none any more."""
+        found = (max(iteration, self.start) // self.every + 1) * self.every
+        return found if found < self.stop else None
+
+    def ordinal(self, iteration: int) -> tuple[int, int]:
+        """(which densification of the schedule the next one is, counted from 1; how many there are).
+
+        An iteration that densifies is its own next one."""
+        before = self.start // self.every
+        return max(-(-iteration // self.every) - before, 1), max((self.stop - 1) // self.every - before, 1)
+
     def resets(self, iteration: int) -> bool:
         return iteration < self.stop and iteration % self.reset_every == 0
 

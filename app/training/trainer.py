@@ -20,11 +20,15 @@ from app.data.orient import scene_extent
 from app.data.scene import Scene, SceneError, View
 from app.messages import Densified
 from app.training import schedule
+from app.training.densify.absgs import AbsGS
 from app.training.densify.adc import AdaptiveDensityControl
-from app.training.densify.base import DensifyRecord, Strategy, TrainState, ViewGradients, union
+from app.training.densify.base import Candidates, DensifyRecord, Strategy, TrainState, ViewGradients, union
 from app.training.densify.lineage import Lineage
+from app.training.densify.mcmc import MarkovChain
 from app.training.densify.none import NoDensification
 from app.training.densify.statistics import GradientStatistics
+from app.training.densify.survey import Survey
+from app.training.densify.taming import Taming
 from app.training.init import Progress, initial_params
 from app.training.memory import available_bytes, default_cap
 from app.training.optimizer import Adam
@@ -37,7 +41,8 @@ from render.backends import cuda
 from render.stages.activate import activate
 from render.types import PARAM_GROUPS, Camera, GaussianParams, Gaussians, GradientTap, RenderOutput
 
-STRATEGIES: dict[StrategyName, type[Strategy]] = {"adc": AdaptiveDensityControl, "none": NoDensification}
+STRATEGIES: dict[StrategyName, type[Strategy]] = {
+    "adc": AdaptiveDensityControl, "absgs": AbsGS, "mcmc": MarkovChain, "taming": Taming, "none": NoDensification}
 TAP_FIELDS = ("v_means2d", "v_abs_means2d", "v_conics", "v_colors", "v_opacities")
 
 
@@ -86,7 +91,7 @@ class Trainer:
             if notice:
                 self.notices.append(notice)
         self.said: set[str] = set()              # sentences that a run says once
-        self.take_up(params)
+        self.take_up(STRATEGIES[config.densify.strategy]().admit(params, self.cap, self._warn))
 
     def take_up(self, params: GaussianParams) -> None:
         """Begin with these Gaussians: nothing is known of them, and no step was taken."""
@@ -106,10 +111,7 @@ class Trainer:
         self.state = TrainState(
             rows=rows, optimizer=Adam(rows), lineage=Lineage(rows["uids"].cpu().numpy()),
             rng=np.random.default_rng([self.config.seed, 2]), extent=self.extent, cap=self.cap,
-            activate=self.gaussians, warn=self._warn)
-        if self.cap < len(rows):
-            self._warn(f"The run starts with {len(rows):,} Gaussians, more than the cap of {self.cap:,}: "
-                       "none will be added.")
+            activate=self.gaussians, warn=self._warn, survey=Survey(self))
         self.statistics = GradientStatistics(rows)
 
     # ------------------------------------------------------------------ what there is to see
@@ -207,7 +209,10 @@ class Trainer:
             self.extent = self.state.extent = self.config.extent or self.measured_extent
         if path == "densify.strategy":
             self.strategy = STRATEGIES[self.config.densify.strategy]()
-        if path == "densify.absgrad":
+            self.strategy.taken_up(self.state)
+        half = path == "densify.strategy" and self.tap is not None and not self.tap.absolute \
+            and self.strategy.wants_absolute(self.config)   # absolutes of the views so far are missing
+        if half or path == "densify.absgrad":
             self.statistics.clear()  # half of one statistic and half of the other would be neither
         if path in ("iterations", "schedule_iterations"):
             self.notices.append(schedule.window_moves(self.config))
@@ -320,6 +325,20 @@ class Trainer:
             value = getattr(tap, name)
             if value is not None:
                 rows.put(f"tap.{name}", value)
+
+    def candidates(self) -> Candidates:
+        """What the next densification would do as things stand now; changes nothing."""
+        self.settle()
+        iteration = self.schedule.next_densification(self.iteration) or self.iteration
+        return self.strategy.candidates(self.state, iteration, self.config, self.schedule)
+
+    def densify_now(self) -> DensifyRecord | None:
+        """A densification at once, whatever the schedule says; None, with a notice, where nothing can be done."""
+        self.settle()
+        record = self.strategy.densify_now(self.state, self.iteration, self.config, self.schedule)
+        if record is not None:
+            self._densified(record)
+        return record
 
     def _densified(self, record: DensifyRecord) -> None:
         self.records.append(record)

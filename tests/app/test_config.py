@@ -50,5 +50,5 @@ def test_every_number_has_a_domain_that_holds_its_default_and_its_slider(config:
 
 
 def test_a_choice_that_there_is_not_is_refused() -> None:
-    with pytest.raises(ValueError, match="strategy is 'mcmc'; choose one of adc, none"):
-        DensifyConfig(strategy="mcmc")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="strategy is 'best'; choose one of adc, absgs, mcmc, taming, none"):
+        DensifyConfig(strategy="best")  # type: ignore[arg-type]

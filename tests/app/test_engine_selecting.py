@@ -170,7 +170,7 @@ def test_densification_and_resets_leave_the_frozen_alone_and_children_inherit(mo
     alive, selected = rows["uids"].tolist(), set(rows["uids"][rows[SELECTED]].tolist())
     ancestors = trainer.lineage.ancestors(np.array(alive), 30)
     assert selected == {uid for uid, old in zip(alive, ancestors) if 5 <= old < 12} and max(selected) >= 30
-    from app.training.densify.adc import reset_opacities
+    from app.training.densify.operations import reset_opacities
     reset_opacities(trainer.state, 3, trainer.config)
     assert torch.equal(rows["logit_opacities"][:5].detach(), logits)
     assert rows["logit_opacities"][5:].max() < logits.min()

@@ -9,55 +9,18 @@ import pytest
 import torch
 
 from app.config import DensifyConfig, TrainConfig
-from app.training.densify.adc import AdaptiveDensityControl, reset_opacities, rotate
-from app.training.densify.base import TrainState, ViewGradients
+from app.training.densify.adc import AdaptiveDensityControl
+from app.training.densify.base import ViewGradients
 from app.training.densify.lineage import Lineage
 from app.training.densify.none import NoDensification
-from app.training.densify.statistics import ABS_SUM, COUNT, RADIUS, SUM, GradientStatistics, screen_gradient
-from app.training.optimizer import Adam
-from app.training.rows import Rows
+from app.training.densify.operations import reset_opacities, rotate
+from app.training.densify.statistics import COUNT, RADIUS, SUM, GradientStatistics, screen_gradient
 from app.training.schedule import Schedule
 from render.config import RasterConfig
-from render.stages.activate import activate
-from render.types import PARAM_GROUPS, Camera, GaussianParams, GradientTap
+from render.types import PARAM_GROUPS, Camera, GradientTap
+from tests.training.cases import EVERY_STEP, params_of, set_statistic, state_of
 
 CAMERA = Camera(np.eye(4), np.array([[100.0, 0, 50], [0, 100, 20], [0, 0, 1]]), 100, 40)
-EVERY_STEP = Schedule(length=30000, start=0, stop=15000, every=1, reset_every=3000, sh_every=1000)
-
-
-def params_of(scales, opacities, quats=None) -> GaussianParams:
-    """Gaussians with the given largest scale (the other two half of it) and opacity, a unit apart."""
-    count = len(scales)
-    scales, opacities = torch.tensor(scales), torch.tensor(opacities)
-    means = torch.zeros(count, 3)
-    means[:, 0] = torch.arange(count)
-    log_scales = torch.stack([scales, scales / 2, scales / 2], dim=1).log()
-    return GaussianParams(
-        means=means, quats=torch.tensor([[1.0, 0, 0, 0]] * count if quats is None else quats), log_scales=log_scales,
-        logit_opacities=torch.logit(opacities), sh0=torch.rand(count, 1, 3), shN=torch.rand(count, 3, 3),
-        uids=torch.arange(100, 100 + count))
-
-
-def state_of(params: GaussianParams, *, extent=1.0, cap=1000) -> tuple[TrainState, list[str]]:
-    rows = Rows(params)
-    said: list[str] = []
-
-    def activated():
-        with torch.no_grad():
-            return activate(rows.params, "reference")
-
-    state = TrainState(rows, Adam(rows), Lineage(rows["uids"].numpy()), np.random.default_rng(0), extent, cap,
-                       activated, said.append)
-    GradientStatistics(rows)
-    return state, said
-
-
-def set_statistic(state: TrainState, values, counts=None) -> None:
-    counts = torch.ones(len(values)) if counts is None else torch.tensor(counts)
-    state.rows.put(SUM, torch.tensor(values) * counts)
-    state.rows.put(ABS_SUM, 5.0 * torch.tensor(values) * counts)
-    state.rows.put(COUNT, counts)
-
 
 def densify(state, config=None, *, after_reset=False):
     return AdaptiveDensityControl().densify(state, 7, config or DensifyConfig(), after_reset=after_reset)

@@ -15,7 +15,8 @@ from app.inspection.results import AdamState, Chain, Fate, Link, Relative
 
 NAME, NUMBER = 106, 96        # px of the columns at 100 %
 CHILDREN = 6                  # buttons; with more a line says how many there are
-VERDICTS = {"clone": "would be cloned", "split": "would be split in two", "prune": "would be removed", "nothing": "would stay"}
+VERDICTS = {"clone": "would be cloned", "split": "would be split in two", "prune": "would be removed",
+            "move": "would move onto another", "nothing": "would stay"}
 SH_ENDS = {3: 1, 8: 2, 15: 3}
 GROUPS = {"means": "mean", "quats": "quat", "log_scales": "log_scale", "logit_opacities": "logit_op.", "sh0": "sh0",
           "shN": "shN"}

@@ -1,14 +1,15 @@
-"""What a densification strategy is: two hooks around the optimiser's step.
+"""What a densification strategy is: a plan of the next event that anybody may look at, and hooks around the optimiser's step.
 
 A new one is a file beside this and its name in StrategyName of app/config.py and STRATEGIES of app/training/trainer.py.
 """
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -20,8 +21,12 @@ from app.training.densify.lineage import Lineage
 from app.training.optimizer import Adam
 from app.training.rows import Rows
 from app.training.schedule import Schedule
-from render.types import Camera, Gaussians, GradientTap
+from render.types import Camera, GaussianParams, Gaussians, GradientTap
 
+if TYPE_CHECKING:
+    from app.training.densify.survey import Survey
+
+Action = Literal["cloned", "split", "pruned", "relocated", "added"]
 
 @dataclass
 class TrainState:
@@ -35,6 +40,7 @@ class TrainState:
     cap: int                        # never more Gaussians than this
     activate: Callable[[], Gaussians]   # of the parameters as they are now, without gradients
     warn: Callable[[str], None]     # one sentence for the user
+    survey: Survey | None = None    # looks at the Gaussians in training views
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,56 @@ def union(views: Sequence[ViewGradients]) -> Tensor:
 
 
 @dataclass(frozen=True)
+class Rule:
+    """Why rows are in a mask of a plan: their `values` [N] against `limit`."""
+
+    action: Action
+    mask: Tensor       # [N] bool
+    label: str
+    values: Tensor     # [N] what was looked at
+    relation: str      # between value and limit; empty = drawn with the probability of its value
+    limit: float
+
+
+@dataclass(frozen=True)
+class Why:
+    """What decided on the Gaussians `uids` [K] of an event: `values` [K] `relation` `limit`."""
+
+    action: Action
+    uids: np.ndarray
+    label: str
+    values: np.ndarray
+    relation: str
+    limit: float
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """What an event would do to the rows as they are; masks are [N] bool. One that is cloned may be pruned with its copy."""
+
+    clone: Tensor
+    split: Tensor
+    prune: Tensor          # would go without children
+    dead: Tensor           # would move onto others
+    sources: Tensor        # would get copies beside them, in their place
+    stillborn: Tensor      # parents whose children the same event would prune
+    count: int             # Gaussians afterwards
+    added: int = 0         # copies that add to the count, beside clones and children
+    left_out: int = 0      # more would grow without the cap
+    rules: tuple[Rule, ...] = ()
+    histogram: Histogram | None = None   # of the statistic that decides
+    notes: tuple[str, ...] = ()          # sentences for the user, said when the event comes
+    problem: str = ""      # why nothing would happen, one sentence
+    moves: tuple[np.ndarray, np.ndarray] | None = None   # of relocation: see mcmc.py
+
+    @classmethod
+    def nothing(cls, rows: Rows, problem: str, histogram: Histogram | None = None) -> Candidates:
+        """None at all, with the reason."""
+        none = torch.zeros(len(rows), dtype=torch.bool, device=rows["uids"].device)
+        return cls(none, none, none, none, none, none, len(rows), histogram=histogram, problem=problem)
+
+
+@dataclass(frozen=True)
 class DensifyRecord:
     """One event and who took part in it, by uid; `born[i]` descends from `parents[i]`."""
 
@@ -67,18 +123,33 @@ class DensifyRecord:
     born: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     parents: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     histogram: Histogram | None = None   # of the statistic that decided
+    relocated: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))   # dead ones; their rows were born anew
+    why: tuple[Why, ...] = ()
 
 
 class Strategy(ABC):
     """Decides how Gaussians are born and die. Order within a step (F05):
-    backward -> regularise -> after_backward -> optimiser -> gradients dropped -> after_step."""
+    backward -> regularise -> after_backward -> optimiser -> gradients dropped -> after_step.
+
+    An event is plan() and then carry_out() of what it gave; candidates() is plan() alone, so that a preview equals what
+    then happens."""
 
     KEPT: ClassVar[tuple[str, ...]] = ()
     """Attributes, JSON values all, that a run needs to go on exactly where it was saved."""
 
     def wants_absolute(self, config: TrainConfig) -> bool:
         """Whether backward also adds up absolute screen-space gradients (AbsGS), which costs a little."""
-        return config.densify.absgrad
+        return config.densify.absgrad or config.densify.absolute
+
+    def admit(self, params: GaussianParams, cap: int, warn: Callable[[str], None]) -> GaussianParams:
+        """The Gaussians that a run starts with."""
+        if cap < len(params):
+            warn(f"The run starts with {len(params):,} Gaussians, more than the cap of {cap:,}: none will be added.")
+        return params
+
+    def taken_up(self, state: TrainState) -> None:
+        """It is chosen while a run goes on."""
+        return
 
     def regularise(self, state: TrainState, gradients: dict[str, Tensor], config: TrainConfig) -> dict[str, Tensor]:
         """The gradients of a step with those of loss terms that do not come from pictures; most strategies have none."""
@@ -92,6 +163,36 @@ class Strategy(ABC):
     def after_step(self, state: TrainState, iteration: int, config: TrainConfig,
                    schedule: Schedule) -> DensifyRecord | None:
         """Change the rows when it is time; None when nothing was due."""
+
+    def plan(self, state: TrainState, iteration: int, config: TrainConfig, schedule: Schedule,
+             rng: np.random.Generator) -> Candidates:
+        """What an event at `iteration` would do; changes nothing but `rng`, where it draws."""
+        return Candidates.nothing(state.rows, "This strategy adds and removes no Gaussians.")
+
+    def carry_out(self, state: TrainState, plan: Candidates, iteration: int) -> DensifyRecord:
+        """Do what plan() of these very rows gave."""
+        raise NotImplementedError(f"{type(self).__name__} plans nothing")
+
+    def candidates(self, state: TrainState, iteration: int, config: TrainConfig, schedule: Schedule) -> Candidates:
+        """What an event at `iteration` would do as things stand; changes nothing, and draws from a copy of the rng."""
+        with torch.no_grad():
+            return self.plan(state, iteration, config, schedule, copy.deepcopy(state.rng))
+
+    def densify_now(self, state: TrainState, iteration: int, config: TrainConfig, schedule: Schedule) -> DensifyRecord | None:
+        """An event at once, whatever the schedule says; None, with a sentence for the user, where nothing can be done."""
+        with torch.no_grad():
+            plan = self.plan(state, iteration, config, schedule, state.rng)
+            if plan.problem:
+                state.warn(f"Nothing was densified: {plan.problem}")
+                return None
+            record = self.carry_out(state, plan, iteration)
+        return replace(record, event=replace(record.event, asked=True))
+
+    def histogram(self, state: TrainState, config: TrainConfig) -> Histogram:
+        """The statistic that decides, as it is now, with its threshold."""
+        from app.training.densify.statistics import GradientStatistics
+
+        return GradientStatistics(state.rows).histogram(config.densify)
 
     def memory(self) -> dict[str, Any]:
         """What the strategy itself remembers between steps."""

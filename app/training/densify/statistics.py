@@ -21,9 +21,16 @@ PER_NDC = "per half image"
 HISTOGRAM_BINS = 48
 
 
+def threshold_path(config: DensifyConfig) -> str:
+    """The field that holds the threshold in use (F09)."""
+    if config.strategy == "absgs":
+        return "densify.absgs_threshold"
+    return "densify.absgrad_threshold" if config.absolute else "densify.grad_threshold"
+
+
 def threshold(config: DensifyConfig) -> float:
     """The threshold that goes with the statistic in use (F09)."""
-    return config.absgrad_threshold if config.absgrad else config.grad_threshold
+    return getattr(config, threshold_path(config).removeprefix("densify."))
 
 
 def statistic_label(absgrad: bool) -> str:
@@ -91,13 +98,16 @@ class GradientStatistics:
         return (count > 0) & (self.rows[SILENT] == count)
 
     def histogram(self, config: DensifyConfig, when: str = "") -> Histogram:
-        """The statistic of the Gaussians that were seen, over logarithmic bins, with its threshold.
+        """The statistic of the Gaussians that were seen, with its threshold; `when` is added to the label."""
+        limit, seen = threshold(config), ~self.never_seen.cpu().numpy()
+        values = self.average(config.absolute).cpu().numpy()[seen]
+        return distribution(values, limit * 1e-3, limit * 1e2, limit, statistic_label(config.absolute) + when,
+                            threshold_path(config), float(1.0 - seen.mean()))
 
-        Values below the first edge, zero among them, are counted in the first bin; `when` is added to the label.
-        """
-        limit = threshold(config)
-        seen = ~self.never_seen.cpu().numpy()
-        edges = np.geomspace(limit * 1e-3, limit * 1e2, HISTOGRAM_BINS + 1)
-        values = np.clip(self.average(config.absgrad).cpu().numpy()[seen], edges[0], edges[-1])
-        counts, _ = np.histogram(values, edges)
-        return Histogram(edges, counts, limit, statistic_label(config.absgrad) + when, float(1.0 - seen.mean()))
+
+def distribution(values: np.ndarray, lo: float, hi: float, limit: float, label: str, path: str, never_seen: float = 0.0, *,
+                 below: bool = False) -> Histogram:
+    """`values` over logarithmic bins from `lo` to `hi`; those beyond, zero among them, are counted in the outer bins."""
+    edges = np.geomspace(lo, hi, HISTOGRAM_BINS + 1)
+    counts, _ = np.histogram(np.clip(values[~np.isnan(values)], edges[0], edges[-1]), edges)
+    return Histogram(edges, counts, limit, label, never_seen, path, below)

@@ -61,7 +61,7 @@ def _mean2d_grad_abs(subject: Subject) -> Tensor | None:
 @probe("mean2d_grad_average", "|∂L/∂mean2D| averaged as densification does", PER_NDC, log=True, unseen=never_seen,
        help="The densification statistic: mean over the views that saw the Gaussian since the last densification.")
 def _mean2d_grad_average(subject: Subject) -> Tensor:
-    return subject.training.statistics.average(subject.training.config.densify.absgrad)
+    return subject.training.statistics.average(subject.training.config.densify.absolute)
 
 
 @probe("threshold_distance", "distance to the densify threshold", "decades", signed=True, unseen=never_seen,
@@ -69,7 +69,7 @@ def _mean2d_grad_average(subject: Subject) -> Tensor:
             f"densification. Cut off at -{DECADES:g}.")
 def _threshold_distance(subject: Subject) -> Tensor:
     config = subject.training.config.densify
-    share = subject.training.statistics.average(config.absgrad) / threshold(config)
+    share = subject.training.statistics.average(config.absolute) / threshold(config)
     return torch.log10(share.clamp(min=10.0 ** -DECADES))
 
 

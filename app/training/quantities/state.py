@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from app.training.arrays import host
-from app.training.densify.adc import largest_scale
+from app.training.densify.operations import largest_scale
 from app.training.densify.statistics import COUNT
 from app.training.quantities.gradients import never_seen
 from app.training.quantities.registry import Subject, probe

@@ -13,6 +13,7 @@ from app.commands.errors import UsageError, guarded
 ABOUT = """Watch a 3D Gaussian splatting scene converge live, and take it apart while it trains.
 
 splatscope [PATH]                  open a window on a scene, or on the bundled demo
+splatscope RUN                     go on with a run; --resume goes on with the newest one
 splatscope train SCENE -m OUT      train without a window
 splatscope view FILE.ply           open a window on a finished model
 splatscope info PATH               say what a path holds
@@ -52,9 +53,9 @@ def _window(words: list[str]) -> int:
             raise
         names = ", ".join(name for name in COMMANDS if name)  # most likely a mistyped command with its flags
         raise UsageError(f"{first} is none of the commands {names}, and no path either; see `splatscope --help`.") from None
-    if not args.path:
+    if not args.path and not args.resume:
         args = parse(WindowArgs, words, prog="splatscope", description="", defaults=FOR_THE_DEMO)
-    return run(args)
+    return run(args, lambda defaults: parse(WindowArgs, words, prog="splatscope", description="", defaults=defaults))
 
 
 def _view(words: list[str]) -> int:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 from app import messages as m
 from app.config import EVAL_EVERY, TrainConfig
 from app.engine.loop import Engine
 from app.engine.settings import EngineSettings, usable_cores
 from app.records.place import Place
+from app.training.autosave import AutosaveConfig
 
 SWITCH_INTERVAL = 0.001
 """Seconds after which a thread that holds Python's lock gives it up: the window's frame waits for the engine's Python
@@ -17,21 +20,24 @@ code at most this long a time, instead of the default 5 ms."""
 
 def launch(path: str | None, *, backend: str = "auto", trace: str | None = None, play: bool = True,
            config: TrainConfig | None = None, resolution: int = -1, long_side: int = 0, eval_every: int = EVAL_EVERY,
-           threads: int = 0, debug: bool = False, record: Place | None = None) -> int:
+           threads: int = 0, debug: bool = False, record: Place | None = None, autosave: AutosaveConfig | None = None,
+           resume: bool = True, changes: Mapping[str, Any] | None = None) -> int:
     """Open the window on a scene folder, a run or a PLY (None = nothing yet) and return its exit code.
 
-    `record` says where runs are recorded; None = nowhere. The engine loads and compiles while the window comes up. On the
+    `record` says where runs are recorded; None = nowhere. A run goes on from its newest checkpoint with the options that it
+    had but for `changes`, unless it is only to be looked at. The engine loads and compiles while the window comes up. On the
     way out: the engine stops and is joined, then the window's context is destroyed, then helper threads are waited for (G14).
     Raises SceneError or another one-sentence error when there is no display or a file cannot be written.
     """
     from app.gui.window import run_window  # Dear PyGui: only for those who open a window
 
     settings = EngineSettings(backend=backend, threads=threads or usable_cores(), resolution=resolution,
-                              long_side=long_side, eval_every=eval_every, debug=debug, record=record)
+                              long_side=long_side, eval_every=eval_every, debug=debug, record=record,
+                              autosave=autosave or AutosaveConfig())
     engine = Engine(config, settings)
     sys.setswitchinterval(SWITCH_INTERVAL)
     if path is not None:
-        engine.commands.put(m.OpenScene(path, play))
+        engine.commands.put(m.OpenScene(path, play, resume, dict(changes or {})))
     engine.start()
     try:
         return run_window(engine.commands, engine.view_requests, engine.events, engine.snapshots,

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from app.commands.parsing import UsageError
 from app.commands.train import config_of, require_tensorboard, require_threads
 from app.config import TrainConfig
+from app.data.checkpoints import is_run
 from app.data.scene import SceneError
 from app.demo import demo_folder
 from app.gui.display import display_problem
+from app.options import config_from, flatten
+from app.records.place import recent_runs
+from app.training.autosave import AutosaveConfig
 from render.config import Backend, setting
 
 if TYPE_CHECKING:
@@ -40,6 +45,9 @@ class WindowArgs(TrainConfig):
     )
     no_record: bool = setting(False, "Keep no record of the run.")
     tensorboard: bool = setting(False, "Also write the curves for TensorBoard, into the folder tb of the record.")
+    resume: bool = setting(False, "Go on with the newest run, or with the one in OUT, from its newest checkpoint; a run given "
+                           "as PATH goes on in any case.")
+    autosave: AutosaveConfig = field(default_factory=AutosaveConfig)
     paused: bool = setting(False, "Open the scene without starting to train.")
     trace: Annotated[str, tyro.conf.arg(metavar="FILE")] = setting("", "Write one JSON line per drawn frame to this file.")
 
@@ -79,8 +87,37 @@ def require_display() -> None:
         raise UsageError(problem)
 
 
-def run(args: WindowArgs) -> int:
-    """Open the window and train unless asked to wait."""
+def resumed(args: WindowArgs, again: Callable[[WindowArgs], WindowArgs]) -> tuple[WindowArgs, dict[str, Any]]:
+    """(the flags, with the path of the run that goes on; the options that they change in it, by path).
+
+    `again` reads the flags once more, on other defaults: those of the run. Raises SceneError where there is none.
+    """
+    path = args.path
+    if args.resume and not (path and is_run(Path(path).expanduser())):
+        path = args.model_path or newest_run()
+        if not is_run(Path(path).expanduser()):
+            raise SceneError(f"{path} has no checkpoint to resume from; name another run")
+    if not path or not is_run(Path(path).expanduser()):
+        return args, {}
+    from app.training.checkpoint import newest
+
+    config, _ = config_from(newest(Path(path).expanduser()).state.meta.get("config", {}))
+    args = again(replace(WindowArgs(), **{f.name: getattr(config, f.name) for f in fields(TrainConfig)}))
+    before, now = flatten(config), flatten(config_of(args))
+    return replace(args, path=path), {name: value for name, value in now.items() if value != before[name]}
+
+
+def newest_run() -> str:
+    """The run of this user that was saved last. Raises SceneError when there is none."""
+    runs = recent_runs(1)
+    if not runs:
+        raise SceneError("there is no run to go on with yet; open a scene first, or name the folder of a run")
+    return str(runs[0])
+
+
+def run(args: WindowArgs, again: Callable[[WindowArgs], WindowArgs] = lambda defaults: defaults) -> int:
+    """Open the window and train unless asked to wait. `again` reads the flags once more on other defaults."""
+    args, changes = resumed(args, again)
     config = config_of(args)
     require_threads(args.threads)
     path = args.path or str(demo_path())
@@ -100,6 +137,8 @@ def run(args: WindowArgs) -> int:
         threads=args.threads,
         debug=bool(os.environ.get("SPLATSCOPE_DEBUG")),
         record=place,
+        autosave=args.autosave,
+        changes=changes,
     )
 
 
@@ -130,4 +169,5 @@ def run_view(args: ViewArgs) -> int:
     require_display()
     from app.launch import launch
 
-    return launch(args.path, backend=args.backend, trace=args.trace or None, play=False, config=TrainConfig())
+    return launch(args.path, backend=args.backend, trace=args.trace or None, play=False, config=TrainConfig(),
+                  resume=False)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from app.data import gaussians, ply
+from app.data.checkpoints import describe, find, is_run
 from app.data.colmap import list_colmap
 from app.data.images import DEFAULT_CACHE_BYTES, IMAGE_SUFFIXES, ImageCache
 from app.data.listing import Listing
@@ -81,6 +82,8 @@ def recognise(path: str | Path) -> Recognised:
     A scene that is damaged raises SceneError, as opening it would.
     """
     path = Path(path).expanduser()
+    if is_run(path):
+        return _recognise_run(path)
     if path.is_file() and path.suffix.lower() != ".json":
         return _recognise_ply(path)
     saved = find_run(path)
@@ -132,6 +135,19 @@ def _recognise_scene(path: Path, listing: Listing) -> Recognised:
         listing.located.missing + listing.located.unreadable, largest.width, largest.height, notice is not None,
         listing.camera_models(), len(listing.points.positions) if listing.points else 0,
         source=str(listing.model), images=str(listing.image_folder), warnings=warnings + ([notice] if notice else []))
+
+
+def _recognise_run(path: Path) -> Recognised:
+    """A checkpoint file, or a run that has some; damaged files are among the warnings."""
+    if path.is_file():
+        saved, complaints = [describe(path)], []
+    else:
+        saved, complaints = find(path)
+    if not saved:
+        raise SceneError(complaints[0])
+    iterations = sorted({checkpoint.iteration for checkpoint in saved} | {number for number, _ in find_run(path)})
+    return Recognised(str(path), "run", gaussians=saved[0].gaussians, source=str(saved[0].path), iterations=iterations,
+                      warnings=complaints)
 
 
 def _recognise_ply(path: Path) -> Recognised:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from app.data.checkpoints import Saved, is_run, place, thin_out
 from app.data.scene import SceneError
 from app.engine.background import Background, Report
 from app.messages import Densified, Evaluated, Event, RunSaved
@@ -18,7 +19,7 @@ from render.types import Camera
 
 if TYPE_CHECKING:
     from app.engine.loop import Engine
-    from app.training.checkpoint import Checkpoint, Saved
+    from app.training.checkpoint import Checkpoint
 
 HISTORY = "history."
 KEPT_EVENTS = 5000
@@ -38,6 +39,7 @@ class Checkpoints:
         self._writing: Background | None = None
         self._failing = False
         self._events = []
+        self._known = False                  # whether the folder has been looked at
         self._autosave = Autosave(self._engine.settings.autosave, time.monotonic(), self._iteration())
 
     def _iteration(self) -> int:
@@ -56,9 +58,16 @@ class Checkpoints:
         if self._writing is not None and self._writing.done.is_set():
             self._written(self._writing)
         if self._writing is None and self._ready():
-            reason = self._autosave.due(time.monotonic(), self._iteration())
+            reason = self._autosave.due(time.monotonic(), self._iteration()) or self._first()
             if reason:
                 self.save(reason)
+
+    def _first(self) -> str:
+        """A folder with checkpoints of an earlier run gets one of this run at once: resuming means this one from now on."""
+        if self._known or self._engine.run_folder is None:
+            return ""
+        self._known = True
+        return "start" if is_run(self._engine.run_folder) else ""
 
     def save(self, reason: str) -> bool:
         """Begin to write one; False where the run is not kept, or one is being written."""
@@ -117,9 +126,9 @@ class Checkpoints:
         budget = engine.settings.autosave.budget
 
         def write() -> Saved:
-            saved = checkpoint.write(checkpoint.place(run, state.iteration, branch), state, extra, branch=branch,
+            saved = checkpoint.write(place(run, state.iteration, branch), state, extra, branch=branch,
                                      reason=reason)
-            checkpoint.thin_out(run, budget)
+            thin_out(run, budget)
             return saved
 
         return write
@@ -165,6 +174,7 @@ class Checkpoints:
             if table is not None:
                 series.extend(*table)
         engine.seconds = float(extra.get("seconds") or 0.0)
+        self._known = True
         engine.branch = str(extra.get("branch") or engine.branch)
         engine.selected_uid = extra.get("selected_uid")
         for told in extra.get("events", ()):

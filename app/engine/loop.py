@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.config import TrainConfig
+from app.data.checkpoints import MAIN
 from app.data.scene import SceneError
 from app.engine import commands, work
 from app.engine.background import Background, Report
@@ -41,7 +42,6 @@ from app.messages import (
     Snapshot,
     ViewRequest,
 )
-from app.training.autosave import MAIN
 from app.training.backend import set_threads
 from render import interrupt
 

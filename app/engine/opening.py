@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from app.data.checkpoints import is_run
 from app.data.gaussians import GaussianArrays, LoadedGaussians, read_gaussians, write_gaussians
 from app.data.open import find_gaussians
 from app.data.orient import scene_center, scene_extent, scene_up
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from app.training.checkpoint import Checkpoint
     from app.training.trainer import Trainer
 
-FOLDER, SUFFIX = "checkpoints", ".safetensors"   # as app/training/checkpoint.py has them, which brings torch
 PREFETCH_BYTES = 1 << 30
 """Photographs are decoded ahead of training up to this many bytes of pixels."""
 
@@ -68,11 +68,6 @@ def read_path(command: OpenScene, settings: EngineSettings, report: Report) -> O
     how = {"resolution": settings.resolution, "long_side": settings.long_side, "images": "",
            "eval_every": settings.eval_every}
     return Opened(str(where), open_as(str(where), how, settings, report), opening=how)
-
-
-def is_run(where: Path) -> bool:
-    """Whether there are checkpoints to go on from."""
-    return where.suffix == SUFFIX if where.is_file() else next((where / FOLDER).glob(f"*/*{SUFFIX}"), None) is not None
 
 
 def read_run(where: Path, settings: EngineSettings, report: Report) -> Opened:

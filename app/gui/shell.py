@@ -184,7 +184,7 @@ class Shell:
             scene = self.model.scene
             self.view.open_scene(scene, _direction(self.preferences.scene_up.get(scene.path)))
             if scene.kind != "demo":
-                self.preferences.remember_scene(scene.path)
+                self.preferences.remember_scene(scene.run or scene.path)
             dpg.set_viewport_title(f"{Path(scene.path).name} - {self._title}")
 
     def _set_option(self, path: str, value: Any) -> None:

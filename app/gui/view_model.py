@@ -62,6 +62,7 @@ class ViewModel:
     totals: Totals = field(default_factory=Totals)
     densified_version: int = 0
     evaluated: messages.Evaluated | None = None
+    saved: messages.RunSaved | None = None     # the newest checkpoint
     failure: messages.EngineFailed | None = None
     comparison: Comparison | None = None    # of the laboratory
     lanes: Lanes | None = None
@@ -88,6 +89,8 @@ class ViewModel:
                 self._densify(event)
             case messages.Evaluated():
                 self.evaluated = event
+            case messages.RunSaved():
+                self.saved = event
             case messages.EngineFailed():
                 self.failure = event
                 self.notify(event.summary, "error", now)
@@ -136,7 +139,7 @@ class ViewModel:
     def _open(self, event: messages.SceneOpened, now: float) -> None:
         self.scene = event
         self.scene_version += 1
-        self.frame = self.histogram = self.evaluated = self.failure = None
+        self.frame = self.histogram = self.evaluated = self.failure = self.saved = None
         self.comparison = self.lanes = self.measured = self.checked = None
         self._rewind(0)
         self.curves = {}

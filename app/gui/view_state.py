@@ -60,6 +60,20 @@ class ViewState:
         else:
             self.rig = controls.rig_from_camera(self.views[first].camera, direction, self.center, scene.extent)
             self.go_to(first)
+        self._where_it_was(scene)
+
+    def _where_it_was(self, scene: SceneOpened) -> None:
+        """A run that goes on is looked at from where it was looked at last."""
+        index = scene.view_index
+        if self.rig is None or scene.camera is None:
+            return
+        if index is not None and 0 <= index < len(self.views):
+            self.go_to(index)
+        elif index is None:
+            self.rig = controls.rig_from_camera(scene.camera, self.rig.up, self.center, scene.extent)
+            self.view_index = None
+            if MODES[self.mode].needs_photograph:
+                self.mode = "color"
 
     def go_to(self, index: int) -> None:
         """Stand exactly at a scene view."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from app.data.checkpoints import FOLDER, SUFFIX
 from app.data.scene import SceneError
 
 CONFIG = "config.json"
@@ -27,6 +28,14 @@ def runs_root() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_data_dir("splatscope", appauthor=False)) / "runs"
+
+
+def recent_runs(limit: int, root: Path | None = None) -> list[Path]:
+    """The runs that nobody named and that have a checkpoint, the one saved last first."""
+    folder = root or runs_root()
+    found = [(max(file.stat().st_mtime for file in files), run) for run in (folder.iterdir() if folder.is_dir() else ())
+             if (files := list(run.glob(f"{FOLDER}/*/iteration_*{SUFFIX}")))]
+    return [run for _, run in sorted(found, reverse=True)[:limit]]
 
 
 def prepare_output(folder: Path) -> None:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from render.config import setting
 
 GIB = 1 << 30
-MAIN = "main"
-"""The branch that a run begins with."""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from tqdm import tqdm
 from app.config import TrainConfig
 from app.data.atomic import write_atomic
 from app.data.cameras_json import write_cameras_json
+from app.data.checkpoints import is_run
 from app.data.gaussians import write_gaussians
 from app.data.scene import Scene, SceneError
 from app.options import config_from, flatten
@@ -175,6 +176,9 @@ def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str
     saver = Saver(out, autosave or AutosaveConfig(), lambda: {"scene": described(scene, how), "seconds": seconds,
                                                               "history": history}, say, trainer.iteration)
     try:
+        if resume_from is None and is_run(out):
+            say(f"{out} has checkpoints of an earlier run, which stay; this one begins anew (--resume goes on with the other)")
+            saver.save(trainer, "start")   # so that resuming means this run from now on
         while trainer.iteration < config.iterations:
             began = time.perf_counter()
             with whole_steps():

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from app.data.checkpoints import Saved, place, thin_out
 from app.data.scene import SceneError
 from app.training import checkpoint
 from app.training.autosave import Autosave, AutosaveConfig
-from app.training.checkpoint import Checkpoint, Saved
+from app.training.checkpoint import Checkpoint
 from app.training.state import StateError, capture, restore
 from app.training.trainer import Trainer
 
@@ -47,9 +48,9 @@ class Saver:
     def save(self, trainer: Trainer, reason: str) -> Saved:
         """One now. Raises SceneError when it cannot be written."""
         state = capture(trainer)
-        saved = checkpoint.write(checkpoint.place(self.run, state.iteration), state, self._extra(), reason=reason)
+        saved = checkpoint.write(place(self.run, state.iteration), state, self._extra(), reason=reason)
         self._autosave.saved(self._clock(), state.iteration)
-        checkpoint.thin_out(self.run, self.config.budget)
+        thin_out(self.run, self.config.budget)
         return saved
 
 

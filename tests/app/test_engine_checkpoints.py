@@ -10,12 +10,13 @@ import pytest
 
 from app import messages as m
 from app.config import DensifyConfig, TrainConfig
+from app.data.checkpoints import find
 from app.data.scene import SceneError
 from app.engine.work import Ready
 from app.records.place import Place
 from app.training import checkpoint
 from app.training.autosave import AutosaveConfig
-from app.training.checkpoint import find, newest
+from app.training.checkpoint import newest
 from app.training.trainer import Trainer
 from tests.app.engine_doubles import Window, open_tiny, request_for, running_engine
 
@@ -209,3 +210,17 @@ def test_flags_change_options_of_a_run_that_goes_on_and_it_may_go_past_its_targe
         window.send(m.OpenScene(str(folder), changes={"iterations": 9, "opacity_lr": 0.1}))
         window.until(lambda: window.snapshot.iteration == 9 and window.snapshot.state == "finished")
         assert window.engine.config.opacity_lr == 0.1 and window.engine.model.trainer.config.opacity_lr == 0.1
+
+
+def test_a_new_run_in_the_folder_of_an_old_one_is_what_resuming_means_from_its_start(scene_folder, tmp_path):
+    place = Place(folder=tmp_path / "named")
+    named = dict(make_trainer=Trainer, record=place, autosave=NEVER, load_backend=lambda name, report: Ready("cpu"))
+    with running_engine(CONFIG, **named) as window:
+        window.open(scene_folder)
+        step(window, 7)
+    with running_engine(CONFIG, **named) as window:
+        window.open(scene_folder)
+        step(window, 1)
+        window.until(lambda: window.of(m.RunSaved))
+        assert window.of(m.RunSaved)[0].reason == "start" and newest(tmp_path / "named").state.iteration == 1
+    assert sorted(saved.iteration for saved in find(tmp_path / "named")[0]) == [1, 7]

@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save
 
+from app.data.checkpoints import FORMAT, CheckpointError, describe, find, place, thin_out
+from app.data.ring import NEWEST, surplus
 from app.data.scene import SceneError
 from app.training import checkpoint
 from app.training.autosave import Autosave, AutosaveConfig
-from app.training.checkpoint import CheckpointError, find, newest, place, read, thin_out, write
-from app.training.ring import NEWEST, surplus
+from app.training.checkpoint import newest, read, write
 from app.training.state import RunState
 
 
@@ -39,7 +40,7 @@ def test_what_is_written_is_read_back_to_the_bit(tmp_path):
     found = read(path)
     assert same(found.state, some(12)) and found.notices == () and found.path == path
     assert found.extra == {"seconds": 1.5, "loss": None, "curve": [1.0, None]}
-    assert checkpoint.describe(path) == saved and (saved.iteration, saved.gaussians, saved.reason) == (12, 5, "close")
+    assert describe(path) == saved and (saved.iteration, saved.gaussians, saved.reason) == (12, 5, "close")
     assert saved.nbytes == path.stat().st_size
     found.state.arrays["rows.means"][0] = 1.0   # belongs to the reader
 
@@ -62,8 +63,8 @@ def test_damage_anywhere_is_found_out(tmp_path, seed):
 
 
 @pytest.mark.parametrize("meta, says", [
-    ({}, "no checkpoint of a training run"), ({"format": checkpoint.FORMAT, "version": "999"}, "newer version"),
-    ({"format": checkpoint.FORMAT, "version": "1"}, "damaged")])
+    ({}, "no checkpoint of a training run"), ({"format": FORMAT, "version": "999"}, "newer version"),
+    ({"format": FORMAT, "version": "1"}, "damaged")])
 def test_C12_foreign_and_future_files_are_refused_by_one_sentence(tmp_path, meta, says):
     path = place(tmp_path, 3)
     path.parent.mkdir(parents=True)

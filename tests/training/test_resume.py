@@ -17,11 +17,12 @@ import pytest
 
 from app.__main__ import main
 from app.config import DensifyConfig, TrainConfig
+from app.data.checkpoints import find, place
 from app.data.scene import SceneError
 from app.training import run as run_module
 from app.training import saving
 from app.training.autosave import AutosaveConfig
-from app.training.checkpoint import find, newest, place
+from app.training.checkpoint import newest
 from app.training.run import train_headless
 from app.training.trainer import Trainer
 from tests.training.test_trainer import fingerprint
@@ -157,7 +158,8 @@ from pathlib import Path
 import torch
 import app.training.run, app.training.trainer, app.training.evaluate
 from app.training.autosave import AutosaveConfig
-from app.training.checkpoint import find, newest
+from app.data.checkpoints import find
+from app.training.checkpoint import newest
 from tests.training.test_resume import CONFIG
 from tests.training.tiny import make_scene
 
@@ -224,3 +226,19 @@ def test_C10_kill_9_at_50_moments_loses_no_file_and_every_run_resumes(tmp_path, 
     saving.resume(other, newest(tmp_path), {})
     assert fingerprint(other) == fingerprint(plain)
     assert place(tmp_path, reached).is_file()
+
+
+def test_a_new_run_in_the_folder_of_an_old_one_says_so_and_is_what_resuming_means(tmp_path, scene, monkeypatch, capsys):
+    train(scene, replace(CONFIG, iterations=9), tmp_path)
+
+    class Killed(Trainer):
+        def step(self):
+            raise SystemExit(9)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module, "Trainer", Killed)
+        with pytest.raises(SystemExit):
+            train(scene, CONFIG, tmp_path)
+    assert "has checkpoints of an earlier run" in capsys.readouterr().err
+    assert newest(tmp_path).state.iteration == 0
+    assert sorted(saved.iteration for saved in find(tmp_path)[0]) == [0, 9]

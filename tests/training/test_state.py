@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 
-from app.config import DensifyConfig, TrainConfig
+from app.config import DensifyConfig, StrategyName, TrainConfig
 from app.options import config_from, flatten
 from app.training.marks import FROZEN, SELECTED
 from app.training.state import RunState, StateError, capture, restore
@@ -37,7 +38,7 @@ def everything(trainer: Trainer) -> tuple:
             trainer.state.rng.bit_generator.state, trainer.lineage.arrays()["parents"].tolist(), trainer.sh_degree)
 
 
-@pytest.mark.parametrize("strategy", ["adc", "none"])
+@pytest.mark.parametrize("strategy", get_args(StrategyName))
 @pytest.mark.parametrize("at", [0, 1, 9, 10, 11, 15, 23])   # before, at and after a densification (10) and a reset (15)
 def test_C11_a_run_resumed_at_any_step_equals_the_one_that_went_on(scene, strategy, at):
     config = replace(CONFIG, densify=replace(CONFIG.densify, strategy=strategy))

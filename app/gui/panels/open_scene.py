@@ -5,12 +5,17 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from app.data.checkpoints import find
 from app.demo import demo_folder
+from app.gui import formatting
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
 from app.gui.widgets import Ui, button, heading, label, put, show
+from app.records.place import recent_runs
 
-WIDTH, HEIGHT = 620, 380
+WIDTH, HEIGHT = 620, 470
+RUNS = 4
+"""Runs that are offered to go on with."""
 
 
 def demo_path() -> Path | None:
@@ -30,7 +35,7 @@ class OpenDialog:
         ui = self.ui
         with dpg.window(show=False, label="Open a scene", modal=False, no_collapse=True, no_resize=True, width=ui.px(WIDTH),
                         height=ui.px(HEIGHT), on_close=self.close, no_saved_settings=True) as window:
-            label(ui, "A COLMAP or transforms.json folder, a run of `splatscope train`, or a PLY.", Palette.muted)
+            label(ui, "A COLMAP or transforms.json folder, a run to go on with, a checkpoint, or a PLY.", Palette.muted)
             with dpg.group(horizontal=True):
                 browse = not sys.platform.startswith("win")  # G24: the toolkit's browser breaks on names there
                 self._path = int(dpg.add_input_text(hint="Path", width=ui.px(WIDTH - 24 - 84 - (96 if browse else 0)),
@@ -42,6 +47,8 @@ class OpenDialog:
             self._complaint = label(ui, "", Palette.bad, wrap=ui.px(WIDTH - 30))
             heading(ui, "Bundled")
             self._demo = button(ui, "Demo scene", self._on_demo, "The scene that comes with Splatscope", width=-1)
+            self._runs_heading = heading(ui, "Go on with a run")
+            self._runs = int(dpg.add_group())
             heading(ui, "Recent")
             self._recent = int(dpg.add_child_window(height=-1, border=False))
         self.window = int(window)
@@ -66,6 +73,7 @@ class OpenDialog:
             dpg.bind_item_theme(item, ui.theme.flat)
         if not ui.preferences.recent:
             dpg.add_text("Nothing was opened yet.", parent=self._recent, color=Palette.faint)
+        self._list_runs()
         show(self._demo, demo_path() is not None)
         put(self._complaint, "")
         show(self._complaint, False)
@@ -74,6 +82,21 @@ class OpenDialog:
                                                         max(0, (height - ui.px(HEIGHT)) // 3)))
         dpg.focus_item(self._path)
         self.shown = True
+
+    def _list_runs(self) -> None:
+        """The newest runs that were saved by themselves."""
+        dpg.delete_item(self._runs, children_only=True)
+        runs = recent_runs(RUNS)
+        for run in runs:
+            saved, _ = find(run)
+            if not saved:
+                continue
+            newest = saved[0]
+            text = f"{_shortened(run.name, 44)}   iteration {formatting.count(newest.iteration)}, " \
+                   f"{formatting.count(newest.gaussians)} Gaussians"
+            item = dpg.add_button(label=text, parent=self._runs, callback=self._on_recent, user_data=str(run), width=-1)
+            dpg.bind_item_theme(item, self.ui.theme.flat)
+        show(self._runs_heading, bool(runs))
 
     def close(self) -> None:
         dpg.configure_item(self.window, show=False)

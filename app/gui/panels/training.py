@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import time
 
 from app.gui import formatting
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
 from app.gui.widgets import Rows, Ui, head, heading, put, show
+from app.messages import SaveCheckpoint
 
 
 class TrainingPanel:
@@ -32,6 +34,9 @@ class TrainingPanel:
             rows.add("gaussians", "Gaussians", "Count now, and the cap that densification never exceeds")
             rows.add("sh", "SH degree", "Active spherical-harmonics degree; it rises with the iterations")
             rows.add("window", "Densify", "First and last iteration that may densify, with the schedule applied")
+            rows.add("saved", "Saved", "Iteration of the newest checkpoint, and how long ago. A run saves itself each minute, "
+                     "when it stops and when the window closes; open its folder to go on.")
+            self._save = rows.add_button("saved", "↓", self._on_save, "Save a checkpoint now")
             rows.add("threads", "Threads", "Kernel threads that training may use now; dragging leaves one to the window")
 
     def update(self) -> None:
@@ -59,4 +64,18 @@ class TrainingPanel:
         first, last = s.densify_window
         window = f"{formatting.count(first)} to {formatting.count(last)}" if first < last else "not in this run"
         rows.put("window", window if last else formatting.NONE)
+        self._show_saved()
         rows.put("threads", str(s.threads) if s.threads else formatting.NONE)
+
+    def _show_saved(self) -> None:
+        model = self.ui.model
+        saved, kept = model.saved, bool(model.snapshot.run_folder)
+        if saved is not None:
+            text = f"{formatting.count(saved.iteration)}, {formatting.duration(max(0.0, time.time() - saved.at))} ago"
+        else:
+            text = "not yet" if kept else formatting.NONE
+        self._rows.put("saved", text)
+        show(self._save, kept and model.snapshot.iteration > 0)
+
+    def _on_save(self) -> None:
+        self.ui.send(SaveCheckpoint())

@@ -1,0 +1,111 @@
+"""Checkpoint files of a run folder, as far as their headers go: what there is, how far it is, and whether it is whole.
+
+They lie in checkpoints/BRANCH/iteration_N.safetensors; app/training/checkpoint.py reads and writes the whole of them.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+
+from app.data.ring import surplus
+from app.data.scene import SceneError
+
+FOLDER = "checkpoints"
+SUFFIX = ".safetensors"
+FORMAT = "splatscope checkpoint"
+VERSION = 1
+MAIN = "main"
+"""The branch that a run begins with."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What the header of a checkpoint file says."""
+
+    path: Path
+    iteration: int
+    branch: str
+    saved_at: float       # seconds since the epoch
+    gaussians: int
+    nbytes: int           # of the file
+    reason: str = ""      # why it was written: "time", "iterations", "close", "stop", "user", "end", "branch"
+
+
+class CheckpointError(SceneError):
+    """A file that cannot be taken up; one sentence."""
+
+
+def place(run: Path, iteration: int, branch: str = MAIN) -> Path:
+    return run / FOLDER / branch / f"iteration_{iteration}{SUFFIX}"
+
+
+def text_sum(meta: Mapping[str, str]) -> int:
+    """Checksum of the texts in a header."""
+    return zlib.crc32("\n".join(meta.get(name, "") for name in ("head", "meta", "extra", "checksums")).encode())
+
+
+def header(path: Path) -> dict[str, str]:
+    """The texts in a file's header. Raises CheckpointError."""
+    try:
+        with safe_open(path, framework="np") as file:
+            found = file.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} is no checkpoint or is damaged ({error}); choose another") from None
+    if found.get("format") != FORMAT:
+        raise CheckpointError(f"{path} is a safetensors file, but no checkpoint of a training run; choose another")
+    version = found.get("version", "")
+    if not version.isdigit() or int(version) > VERSION:
+        raise CheckpointError(f"{path} was written by a newer version of Splatscope (format {version}, this one reads up to "
+                              f"{VERSION}); update Splatscope")
+    if found.get("texts") != str(text_sum(found)):
+        raise CheckpointError(f"{path} is damaged: the checksum of its header differs; choose another")
+    return found
+
+
+def describe(path: Path) -> Saved:
+    """What a file is, without reading its arrays. Raises CheckpointError."""
+    found = header(path)
+    try:
+        head = json.loads(found["head"])
+        return Saved(path, int(head["iteration"]), str(head.get("branch", MAIN)), float(head.get("saved_at", 0.0)),
+                     int(head.get("gaussians", 0)), path.stat().st_size, str(head.get("reason", "")))
+    except (KeyError, ValueError, TypeError, OSError) as error:
+        raise CheckpointError(f"{path} is damaged: its header cannot be read ({error}); choose another") from None
+
+
+def find(run: Path) -> tuple[list[Saved], list[str]]:
+    """(what a run folder has, newest first; sentences about files that are damaged)."""
+    found, complaints = [], []
+    for path in sorted((run / FOLDER).glob(f"*/iteration_*{SUFFIX}")):
+        try:
+            found.append(describe(path))
+        except CheckpointError as error:
+            complaints.append(str(error))
+    found.sort(key=lambda saved: (saved.saved_at, saved.iteration), reverse=True)
+    return found, complaints
+
+
+def thin_out(run: Path, budget: int) -> list[Path]:
+    """Delete checkpoints until they take at most `budget` bytes; returns what is gone. The newest ones always stay."""
+    found, _ = find(run)
+    gone = []
+    for branch in {saved.branch for saved in found}:
+        entries = sorted((saved for saved in found if saved.branch == branch), key=lambda saved: saved.iteration)
+        share = budget * sum(s.nbytes for s in entries) // max(1, sum(s.nbytes for s in found))
+        for index in surplus([(saved.iteration, saved.nbytes) for saved in entries], share):
+            entries[index].path.unlink(missing_ok=True)
+            gone.append(entries[index].path)
+    return gone
+
+
+def is_run(where: Path) -> bool:
+    """Whether a path is a checkpoint, or a folder that has some."""
+    if where.is_file():
+        return where.suffix == SUFFIX
+    return next((where / FOLDER).glob(f"*/iteration_*{SUFFIX}"), None) is not None

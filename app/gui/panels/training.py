@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from app.gui import formatting
+from app.gui.panels.copied import Copied
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
 from app.gui.widgets import Rows, Ui, head, heading, put, show
@@ -32,6 +33,7 @@ class TrainingPanel:
             rows.add("gaussians", "Gaussians", "Count now, and the cap that densification never exceeds")
             rows.add("sh", "SH degree", "Active spherical-harmonics degree; it rises with the iterations")
             rows.add("window", "Densify", "First and last iteration that may densify, with the schedule applied")
+            self._folder = Copied(ui, rows, "run", "Run", "Where the run is recorded: options, curves, events, plots")
             rows.add("threads", "Threads", "Kernel threads that training may use now; dragging leaves one to the window")
 
     def update(self) -> None:
@@ -59,4 +61,5 @@ class TrainingPanel:
         first, last = s.densify_window
         window = f"{formatting.count(first)} to {formatting.count(last)}" if first < last else "not in this run"
         rows.put("window", window if last else formatting.NONE)
+        self._folder.put(s.run_folder)
         rows.put("threads", str(s.threads) if s.threads else formatting.NONE)

@@ -17,6 +17,7 @@ splatscope RUN                     go on with a run; --resume goes on with the n
 splatscope train SCENE -m OUT      train without a window
 splatscope view FILE.ply           open a window on a finished model
 splatscope info PATH               say what a path holds
+splatscope compare RUN RUN ...     put the figures and curves of runs side by side
 splatscope gradcheck SCENE_OR_RUN  check gradients by finite differences
 splatscope audit MODULE:FUNCTION   say what is wrong with another rasterizer
 splatscope doctor                  say what was found here and what will be used
@@ -98,6 +99,20 @@ def _info(words: list[str]) -> int:
     return run(args.path, args.json)
 
 
+def _compare(words: list[str]) -> int:
+    from app.commands.compare import CompareArgs, run
+    from app.commands.parsing import parse
+
+    return run(
+        parse(
+            CompareArgs,
+            words,
+            prog="splatscope compare",
+            description="Put the figures and curves of runs side by side.",
+        )
+    )
+
+
 def _gradcheck(words: list[str]) -> int:
     from app.commands.gradcheck import GradcheckArgs, run
     from app.commands.parsing import parse
@@ -145,6 +160,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": _train,
     "view": _view,
     "info": _info,
+    "compare": _compare,
     "gradcheck": _gradcheck,
     "audit": _audit,
     "doctor": _doctor,

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#8C6D1F")
 """Okabe and Ito's, which people with colour blindness can tell apart; the lines differ in their dashes as well."""
 DASHES = ("-", "--", "-.", ":")
-SMOOTHED_SHARE = 50
-"""A curve is averaged over a 50th of its points: the figures of single photographs differ by several dB."""
+SMOOTHED_SHARE = 0.015
+"""The figures of single photographs differ by several dB, so the mean of their neighbours is drawn."""
 PANELS = (("loss", "Training loss"), ("psnr", "PSNR [dB]"), ("gaussians", "Gaussians"))
 
 
@@ -46,16 +46,16 @@ def shown(text: str) -> str:
     return "".join(letter if ord(letter) in known else "?" for letter in text)
 
 
-def smoothed(values: np.ndarray) -> np.ndarray:
-    """[P] the mean of each value and its neighbours; NaN values count for nothing, and shorter windows end the curve."""
-    width = max(1, len(values) // SMOOTHED_SHARE) | 1
-    if width < 3:
-        return values
-    known = np.isfinite(values)
-    weights = np.ones(width)
-    sums = np.convolve(np.where(known, values, 0.0), weights, "same")
-    counts = np.convolve(known.astype(float), weights, "same")
-    return np.where(counts > 0, sums / np.maximum(counts, 1.0), np.nan)
+def smoothed(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """[P] the mean of the values within SMOOTHED_SHARE of the run on either side; NaN counts for nothing. x rises."""
+    if len(x) < 3:
+        return y
+    known = np.isfinite(y)
+    sums, counts = (np.concatenate([[0.0], np.cumsum(part)]) for part in (np.where(known, y, 0.0), known))
+    reach = SMOOTHED_SHARE * (x[-1] - x[0])
+    first, end = np.searchsorted(x, x - reach, "left"), np.searchsorted(x, x + reach, "right")
+    count = counts[end] - counts[first]
+    return np.where(count > 0, (sums[end] - sums[first]) / np.maximum(count, 1.0), np.nan)
 
 
 def run_plots(run: Run) -> dict[str, Figure]:
@@ -100,7 +100,7 @@ def _curve(axes: Any, run: Run, name: str, color: str, dash: str, title: str, *,
     else:
         if faint:
             axes.plot(x, y, color=color, lw=0.6, alpha=0.3)
-        axes.plot(x, smoothed(y), dash, color=color, lw=1.6, label=title or None)
+        axes.plot(x, smoothed(x, y), dash, color=color, lw=1.6, label=title or None)
     if name == "psnr" and run.evaluations:
         tests = run.evaluations
         axes.plot([test["iteration"] for test in tests], [number(test.get("psnr")) for test in tests],

@@ -52,8 +52,7 @@ class Run:
         kept: list[dict[str, Any]] = []
         for event in self.log:
             if event.get("event") in REWINDS:
-                last = event.get("iteration") or 0
-                kept = [old for old in kept if (old.get("iteration") or 0) <= last]
+                kept = [old for old in kept if old["iteration"] <= event["iteration"]]
             kept.append(event)
         return kept
 
@@ -99,7 +98,9 @@ def read_run(path: str | Path) -> Run:
         steps, tests, log = (read_lines(folder / name) for name in (METRICS, EVALUATIONS, EVENTS))
     except OSError as error:
         raise SceneError(f"{folder} cannot be read ({(error.strerror or str(error)).lower()}); check its permissions") from None
-    if (folder / METRICS).is_file() and not steps and not results:
+    if results and not math.isfinite(number(results.get("iterations"))):
+        raise SceneError(f"{folder / RESULTS} is not of a run of splatscope: it names no iterations; choose another folder")
+    if not results and not current(steps):
         raise SceneError(f"{path} holds no step that can be read: the run ended before its first was written, or "
                          f"{METRICS} is damaged; choose another run")
     if number(about.get("format")) > FORMAT:
@@ -108,7 +109,7 @@ def read_run(path: str | Path) -> Run:
     if about and not (isinstance(about.get("config"), dict) and isinstance(about.get("scene"), dict)):
         raise SceneError(f"{folder / CONFIG} is not of a run of splatscope: it has no config or no scene; "
                          "choose another folder")
-    return Run(folder, about, results, steps, tests, log)
+    return Run(folder, about, results, steps, tests, [event for event in log if math.isfinite(number(event.get("iteration")))])
 
 
 def _object(path: Path) -> dict[str, Any]:
@@ -156,7 +157,7 @@ def summarise(run: Run) -> Summary:
     seconds = _known(row.get("seconds"))
     reached = max([entry.get("iteration") or 0 for entry in (row, test, *run.events[-1:])])   # not every step is logged
     return Summary(**common, iterations=reached, seconds=seconds,
-                   rate=row["iteration"] / seconds if seconds else None, gaussians=row.get("gaussians"),
+                   rate=row["iteration"] / seconds if seconds else None, gaussians=_known(row.get("gaussians")),
                    measured=test.get("iteration"), **{key: _known(test.get(key)) for key in ("psnr", "ssim", "lpips")})
 
 

@@ -37,15 +37,15 @@ EVERY = 10
 EVERY_STEP_UNTIL = 100
 SPARSER_FROM = 100_000
 """Steps are logged one by one at first, then every 10th; from this iteration on half as often each time it doubles."""
-GROWTH = 1.2
-"""Pictures and plots are made again when the run is so many times as long."""
+GROWTH = 1.3
+"""Pictures and plots are made again when the run is so many times as long: some twenty times in 30,000 iterations."""
 DRAW_SECONDS = 20.0
 """And plots no sooner than after so long: three of them take a second of one core."""
 PICTURED_VIEWS = 3
 
 
 def log_interval(iteration: int) -> int:
-    """Iterations between two logged steps around an iteration; 10 to 20 thousand lines whatever the length of the run."""
+    """Iterations between two logged steps around an iteration: 10,000 lines in 100,000 iterations, then 5,000 a doubling."""
     if iteration <= EVERY_STEP_UNTIL:
         return 1
     return EVERY << max(0, (iteration // SPARSER_FROM).bit_length())
@@ -68,6 +68,7 @@ class RunRecord:
         self._wake, self._hurry, self._closing = threading.Event(), threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
         self._failing = False
+        self._config = b""                   # of config.json, while it is not written
         self._last = 0                       # iteration logged last
         self._rate_from = (0, 0.0)           # (iteration, seconds) that the rate is counted from
         self._pictured = self._drawn = 0     # iteration of the last thumbnails and plots
@@ -84,8 +85,7 @@ class RunRecord:
         """
         def task() -> None:
             before = any((self.folder / name).exists() for name in (METRICS, EVENTS, EVALUATIONS))
-            text = json.dumps(about, indent=2, ensure_ascii=False) + "\n"
-            write_atomic(self.folder / CONFIG, lambda stream: stream.write(text.encode()))
+            self._config = (json.dumps(about, indent=2, ensure_ascii=False) + "\n").encode()
             if before:
                 self._cut(iteration, {})
             self._event(event or ("resumed" if iteration else "restarted" if before else "started"),
@@ -151,7 +151,7 @@ class RunRecord:
         self._put(task)
 
     def wants_pictures(self, iteration: int) -> bool:
-        """Whether thumbnails are due: the first, then whenever the run has become a fifth longer."""
+        """Whether thumbnails are due: the first, then whenever the run has become so much longer (GROWTH)."""
         return iteration >= self._pictured * GROWTH
 
     def picture(self, iteration: int, view: str, render: np.ndarray, photograph: Callable[[], np.ndarray],
@@ -179,12 +179,14 @@ class RunRecord:
     # ------------------------------------------------------------------ waiting for it
 
     def flush(self, timeout: float = 30.0) -> bool:
-        """Wait until all that was told is written; False when that took longer than `timeout` seconds."""
+        """Wait until all that was told is written, or could not be; False when that took longer than `timeout` seconds."""
         done = threading.Event()
 
         def task() -> None:
-            self._write()
-            done.set()
+            try:
+                self._write()
+            finally:
+                done.set()
 
         self._put(task)
         self._hurry.set()
@@ -251,10 +253,13 @@ class RunRecord:
             self.problems.append(sentence)
 
     def _write(self) -> None:
+        config = self._config
+        if config:
+            write_atomic(self.folder / CONFIG, lambda stream: stream.write(config))
+            self._config = b""
         for lines in (self._metrics, self._events, self._evaluations):
             lines.write()
-        if self._failing and (self.folder / CONFIG).exists():
-            self._failing = False
+        self._failing = False   # else one of them had raised
 
     # ------------------------------------------------------------------ tasks
 

@@ -8,7 +8,7 @@ import re
 import numpy as np
 from PIL import Image
 
-WIDTH = 400
+WIDTH = 320
 """px of one of the two pictures, at most."""
 GAP = 4
 

@@ -6,6 +6,7 @@ import math
 import time
 
 from app.gui import formatting
+from app.gui.panels.copied import Copied
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
 from app.gui.widgets import Rows, Ui, head, heading, put, show
@@ -37,6 +38,7 @@ class TrainingPanel:
             rows.add("saved", "Saved", "Iteration of the newest checkpoint, and how long ago. A run saves itself each minute, "
                      "when it stops and when the window closes; open its folder to go on.")
             self._save = rows.add_button("saved", "↓", self._on_save, "Save a checkpoint now")
+            self._folder = Copied(ui, rows, "run", "Run", "Where the run is recorded: options, curves, events, plots")
             rows.add("threads", "Threads", "Kernel threads that training may use now; dragging leaves one to the window")
 
     def update(self) -> None:
@@ -65,6 +67,7 @@ class TrainingPanel:
         window = f"{formatting.count(first)} to {formatting.count(last)}" if first < last else "not in this run"
         rows.put("window", window if last else formatting.NONE)
         self._show_saved()
+        self._folder.put(s.run_folder)
         rows.put("threads", str(s.threads) if s.threads else formatting.NONE)
 
     def _show_saved(self) -> None:

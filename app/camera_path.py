@@ -79,8 +79,8 @@ class CameraPath:
         times = [key.time for key in self.keys]
         for k in range(1, len(times)):
             if not times[k] > times[k - 1]:
-                raise SceneError(f"key {k + 1} of the camera path is at {times[k]:g} s, not after key {k} at {times[k - 1]:g} s; "
-                                 "give it a later time")
+                raise SceneError(f"key {k + 1} of the camera path is at {times[k]:g} s, not after key {k} at "
+                                 f"{times[k - 1]:g} s; give it a later time")
         if not (math.isfinite(self.speed) and self.speed > 0.0):
             raise SceneError(f"the speed of the camera path is {self.speed:g}; it must be more than 0")
 
@@ -125,7 +125,8 @@ class CameraPath:
         if len(self.keys) == 1:
             key = self.keys[0]
             values = np.broadcast_to(_numbers(key), (len(times), 4))
-            return Poses(np.tile(key.position, (len(times), 1)), np.tile(key.quat, (len(times), 1)), values[:, 0], values[:, 1:])
+            positions, quats = (np.tile(row, (len(times), 1)) for row in (key.position, key.quat))
+            return Poses(positions, quats, values[:, 0], values[:, 1:])
         return self._curve.at(times * self.speed)
 
     def cameras_at(self, times: np.ndarray | Sequence[float], width: int, height: int) -> list[Camera]:
@@ -260,13 +261,14 @@ def _numbers(key: Key) -> np.ndarray:
     return np.array([key.fov_y, lens.pixel_aspect, lens.shift_x, lens.shift_y])
 
 
-def _camera(position: np.ndarray, rotation: np.ndarray, fov_y: float, lens: Lens, width: int, height: int, near: float) -> Camera:
+def _camera(position: np.ndarray, rotation: np.ndarray, fov_y: float, lens: Lens, width: int, height: int, near: float
+            ) -> Camera:
     """rotation [3,3] is camera to world."""
     viewmat = np.eye(4)
     viewmat[:3, :3], viewmat[:3, 3] = rotation.T, -rotation.T @ position
     fy = 0.5 * height / math.tan(0.5 * fov_y)
-    K = np.array([[fy * lens.pixel_aspect, 0.0, width / 2 + lens.shift_x * height], [0.0, fy, height / 2 + lens.shift_y * height],
-                  [0.0, 0.0, 1.0]])
+    x, y = width / 2 + lens.shift_x * height, height / 2 + lens.shift_y * height
+    K = np.array([[fy * lens.pixel_aspect, 0.0, x], [0.0, fy, y], [0.0, 0.0, 1.0]])
     return Camera(viewmat, K, int(width), int(height), near)
 
 

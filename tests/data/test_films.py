@@ -112,8 +112,9 @@ def test_targets_that_cannot_be_are_one_sentence(tmp_path: Path, monkeypatch: py
     file = tmp_path / "notes"
     file.write_text("x")
     (tmp_path / "folder.mp4").mkdir()
-    for path, fps, says in ((tmp_path / "a.avi", 30, "ends in .avi"), (file, 30, "is a file"),
-                            (tmp_path / "x", 0, "0 frames per"), (tmp_path / "folder.mp4", 30, "is a folder"), (tmp_path / "x", float("nan"), "nan frames per")):
+    wrong = ((tmp_path / "a.avi", 30, "ends in .avi"), (file, 30, "is a file"), (tmp_path / "x", 0, "0 frames per"),
+             (tmp_path / "folder.mp4", 30, "is a folder"), (tmp_path / "x", float("nan"), "nan frames per"))
+    for path, fps, says in wrong:
         with pytest.raises(SceneError, match=says):
             check_film(path, fps)
     with pytest.raises(SceneError, match="cannot be written"):

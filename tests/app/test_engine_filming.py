@@ -62,7 +62,8 @@ def test_a_film_is_the_model_along_the_path(tmp_path: Path) -> None:
         along = cameras(window, 8, 41, 30)   # 41 becomes 42: sides of a video are even
         window.send(m.ExportVideo(str(path), along, request_for(window), 12.0))
         window.until(saved(window))
-        shown = [window.frame_of(window.look(m.ViewRequest(camera)), refined=True).rgba[..., :3] for camera in (along[0], along[4])]
+        shown = [window.frame_of(window.look(m.ViewRequest(camera)), refined=True).rgba[..., :3]
+                 for camera in (along[0], along[4])]
     said = next(text for text in notices(window) if "Saved" in text)
     assert said == f"Saved {path}: 8 frames of 42 x 30 px at 12 per second, iteration 0."
     reader = imageio_ffmpeg.read_frames(str(path), input_params=["-colorspace", "bt709"])

@@ -15,6 +15,7 @@ ABOUT = """Watch a 3D Gaussian splatting scene converge live, and take it apart 
 splatscope [PATH]                  open a window on a scene, or on the bundled demo
 splatscope train SCENE -m OUT      train without a window
 splatscope view FILE.ply           open a window on a finished model
+splatscope render RUN_OR_PLY       pictures or a video along a path, around, or from the photographs' places
 splatscope info PATH               say what a path holds
 splatscope gradcheck SCENE_OR_RUN  check gradients by finite differences
 splatscope audit MODULE:FUNCTION   say what is wrong with another rasterizer
@@ -82,6 +83,20 @@ def _train(words: list[str]) -> int:
     return run(read(), read)
 
 
+def _render(words: list[str]) -> int:
+    from app.commands.parsing import parse
+    from app.commands.render import RenderArgs, run
+
+    return run(
+        parse(
+            RenderArgs,
+            words,
+            prog="splatscope render",
+            description="Draw pictures or a video of finished Gaussians.",
+        )
+    )
+
+
 def _info(words: list[str]) -> int:
     from app.commands.info import InfoArgs, run
     from app.commands.parsing import parse
@@ -143,6 +158,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "": _window,
     "train": _train,
     "view": _view,
+    "render": _render,
     "info": _info,
     "gradcheck": _gradcheck,
     "audit": _audit,

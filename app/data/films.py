@@ -106,10 +106,15 @@ class VideoFile:
         except OSError as error:
             raise self._error(error.strerror or str(error)) from error
         self._frames = 0
-        self._encoder: Any = imageio_ffmpeg.write_frames(
-            str(self._temporary), (width, height), fps=float(fps), quality=QUALITY,
-            macro_block_size=1, ffmpeg_log_level="quiet", output_params=[*BT709, "-movflags", "+faststart", "-f", "mp4"])
-        self._encoder.send(None)
+        self._encoder: Any = None
+        try:
+            self._encoder = imageio_ffmpeg.write_frames(
+                str(self._temporary), (width, height), fps=float(fps), quality=QUALITY, macro_block_size=1,
+                ffmpeg_log_level="quiet", output_params=[*BT709, "-movflags", "+faststart", "-f", "mp4"])
+            self._encoder.send(None)   # looks for an encoder, which takes a moment in which Ctrl-C may come
+        except BaseException:
+            self.abort()
+            raise
 
     def add(self, rgb: np.ndarray) -> None:
         if rgb.shape != self.shape or rgb.dtype != np.uint8:
@@ -141,7 +146,7 @@ class VideoFile:
             self.abort()
 
     def abort(self) -> None:
-        with contextlib.suppress(_Stop, StopIteration):
+        with contextlib.suppress(_Stop, StopIteration, AttributeError):
             self._encoder.throw(_Stop)   # kills the encoder instead of waiting for it
         end = time.monotonic() + KILLED_SECONDS
         while self._temporary.exists():

@@ -12,6 +12,7 @@ from app.engine.crop import crop
 from app.engine.drawn import tinted
 from app.engine.model import Model
 from app.engine.photographs import Photographs
+from app.engine.view import in_colours_of
 from app.engine.view_modes import MODES, Picture, Sight
 from app.messages import Legend, ViewRequest
 from render import interrupt
@@ -46,33 +47,35 @@ def to_bytes(rgb: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Coloured:
-    """A request whose colours stand for the same numbers in every part and frame."""
+    """What the colours of several pictures stand for; no legend where they are no numbers."""
 
-    request: ViewRequest
     legend: Legend | None
-    note: str = ""
+    note: str = ""      # why the pictures are not what was asked for
+
+    def of(self, request: ViewRequest) -> ViewRequest:
+        """The request in these colours."""
+        return in_colours_of(request, self.legend)
 
 
-def coloured(model: Model, request: ViewRequest, cameras: Sequence[Camera], photographs: Photographs
+def coloured(model: Model, requests: Sequence[ViewRequest], photographs: Photographs
              ) -> Generator[tuple[float, str] | None, None, Coloured]:
-    """The request with a range that holds for all cameras, from small pictures of a few. Part of a job."""
-    chosen = [cameras[k] for k in sorted({round(k) for k in np.linspace(0, len(cameras) - 1, SAMPLED)})]
+    """One range for all requests, from small pictures of a few. Part of a job."""
     legends: list[Legend] = []
     note = ""
-    for camera in chosen:
+    for k in sorted({round(k) for k in np.linspace(0, len(requests) - 1, SAMPLED)}):
+        request, camera = replace(requests[k], beside=None), requests[k].camera
         by = min(1.0, COARSE / max(camera.width, camera.height))
         small = camera.resized(max(TILE, round(camera.width * by)), max(TILE, round(camera.height * by)))
-        picture = yield from _patient(model, replace(request, camera=camera, beside=None), small, photographs)
+        picture = yield from _patient(model, request, small, photographs)
         note = note or picture.note
         if picture.legend is None:
-            return Coloured(request, None, note)
+            return Coloured(None, note)
         legends.append(picture.legend)
         if request.value_range is not None:
             break
         yield 0.0, "choosing the colours"
     lo, hi = min(legend.lo for legend in legends), max(legend.hi for legend in legends)
-    legend = replace(legends[0], lo=lo, hi=hi)
-    return Coloured(replace(request, value_range=(lo, hi), log_scale=legend.log), legend, note)
+    return Coloured(replace(legends[0], lo=lo, hi=hi), note)
 
 
 # ---------------------------------------------------------------- in bites

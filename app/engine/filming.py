@@ -73,14 +73,15 @@ def _film(engine: Engine, command: ExportVideo) -> Work:
     path, photographs, bites = Path(command.path).expanduser().absolute(), Photographs(), Bites()
     request = replace(as_shown(engine, command.request), camera=cameras[0], beside=None, view_index=None)
     model = freeze(engine.model, [request], (HIDDEN,))
-    found = yield from coloured(model, request, cameras, photographs)
+    found = yield from coloured(model, [replace(request, camera=camera) for camera in cameras], photographs)
+    request = found.of(request)
     feed: queue.SimpleQueue[np.ndarray | None] = queue.SimpleQueue()
     writer = engine.background(encoder(path, width, height, command.fps, len(cameras), feed), FILMING)
     ended = False
     try:
         for k, camera in enumerate(cameras):
             pixels = np.empty((height, width, 3), np.uint8)
-            for share in in_bites(model, [(found.request, 0, width)], camera, photographs, bites, pixels):
+            for share in in_bites(model, [(request, 0, width)], camera, photographs, bites, pixels):
                 yield None if share is None else ((k + share) / len(cameras), f"frame {k + 1} of {len(cameras)}")
                 while engine.viewer.moving:   # the hand goes first
                     yield None

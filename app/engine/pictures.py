@@ -58,8 +58,8 @@ def _save_picture(engine: Engine, command: SavePicture) -> Work:
     model = freeze(engine.model, [request], MARKS)   # training goes on while it is drawn
     parts, legends, notes = [], [], []
     for part, left, width in halves(request):
-        found = yield from coloured(model, part, [camera], photographs)
-        parts.append((found.request, left, width))
+        found = yield from coloured(model, [part], photographs)
+        parts.append((found.of(part), left, width))
         legends += [found.legend] if found.legend is not None else []
         notes += [found.note] if found.note and found.note not in notes else []
     pixels = np.empty((camera.height, camera.width, 3), np.uint8)

@@ -195,12 +195,12 @@ def test_a_picture_drawn_in_bites_is_the_picture_drawn_whole(mode: str) -> None:
     camera = scene.views[0].camera.resized(97, 70)
     request, bites = m.ViewRequest(camera, mode, "opacity", view_index=0), Bites()
     bites.pixels = 1
-    found = _result(coloured(model, request, [camera], Photographs()))
+    request = _result(coloured(model, [request], Photographs())).of(request)
     bites.spent = lambda seconds, pixels: None   # type: ignore[method-assign]
     out = np.empty((70, 97, 3), np.uint8)
-    shares = list(in_bites(model, [(found.request, 0, 97)], camera, Photographs(), bites, out))
+    shares = list(in_bites(model, [(request, 0, 97)], camera, Photographs(), bites, out))
     assert len(shares) == 2 * 5 and shares == sorted(shares) and shares[-1] == 1.0
-    whole = to_bytes(draw(model, found.request, camera, Photographs()).rgb)
+    whole = to_bytes(draw(model, request, camera, Photographs()).rgb)
     apart = np.abs(out.astype(int) - whole)
     assert whole.max() > 30 and apart.max() <= 1 if mode != "ellipsoids" else (apart > 1).mean() < 0.002
 

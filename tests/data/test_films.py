@@ -78,6 +78,17 @@ def test_an_encoder_that_fails_is_a_sentence_and_leaves_no_file(tmp_path: Path) 
     assert not list(tmp_path.iterdir())
 
 
+def test_an_interrupt_while_it_opens_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*args, **named):
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr(imageio_ffmpeg, "write_frames", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        open_film(tmp_path / "film.mp4", [], 64, 48, 24)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(films.shutil, "disk_usage", lambda path: types.SimpleNamespace(free=0))
     film = open_film(tmp_path / "film.mp4", [], 64, 48, 24)

@@ -190,6 +190,17 @@ def test_the_newest_of_a_run_is_drawn_also_from_a_checkpoint(run_folder: Path, t
     assert torch.equal(checkpoint.params.means, ply.params.means)
 
 
+def begun(folder: Path) -> bool:
+    """Whether there is a file with something in it; they come and go."""
+    for path in folder.rglob("*.*"):
+        try:
+            if path.is_file() and path.stat().st_size:
+                return True
+        except FileNotFoundError:
+            pass
+    return False
+
+
 @pytest.mark.parametrize("name", ["film.mp4", "pictures"])
 def test_ctrl_c_keeps_finished_pictures_and_no_half_video(run_folder: Path, tmp_path: Path, name: str) -> None:
     words = ["render", str(run_folder), "--turntable", "--seconds", "3600", "--fps", "1", "--width", "64", "--height", "48",
@@ -197,7 +208,7 @@ def test_ctrl_c_keeps_finished_pictures_and_no_half_video(run_folder: Path, tmp_
     with subprocess.Popen([sys.executable, "-m", "app", *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True) as child:
         end = time.monotonic() + 60
-        while not any(p.stat().lstat().st_size for p in tmp_path.rglob("*") if p.is_file() and p.exists()):
+        while not begun(tmp_path):
             assert time.monotonic() < end and child.poll() is None
             time.sleep(0.05)
         child.send_signal(signal.SIGINT)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import imageio_ffmpeg
@@ -190,29 +190,20 @@ def test_the_newest_of_a_run_is_drawn_also_from_a_checkpoint(run_folder: Path, t
     assert torch.equal(checkpoint.params.means, ply.params.means)
 
 
-def begun(folder: Path) -> bool:
-    """Whether there is a file with something in it; they come and go."""
-    for path in folder.rglob("*.*"):
-        try:
-            if path.is_file() and path.stat().st_size:
-                return True
-        except FileNotFoundError:
-            pass
-    return False
-
-
 @pytest.mark.parametrize("name", ["film.mp4", "pictures"])
 def test_ctrl_c_keeps_finished_pictures_and_no_half_video(run_folder: Path, tmp_path: Path, name: str) -> None:
     words = ["render", str(run_folder), "--turntable", "--seconds", "3600", "--fps", "1", "--width", "64", "--height", "48",
              "--backend", "reference", "--out", str(tmp_path / name)]
-    with subprocess.Popen([sys.executable, "-m", "app", *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          text=True) as child:
-        end = time.monotonic() + 60
-        while not begun(tmp_path):
-            assert time.monotonic() < end and child.poll() is None
-            time.sleep(0.05)
+    command = [sys.executable, "-m", "app", *words]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        assert child.stderr is not None
+        read = b""
+        while not re.search(rb" [1-9]\d*/3600", read):   # the progress bar has counted some
+            byte = child.stderr.read(1)
+            assert byte, read
+            read += byte
         child.send_signal(signal.SIGINT)
-        _, said = child.communicate(timeout=60)
+        said = (read + child.communicate(timeout=60)[1]).decode()
     assert child.returncode == 130 and "Traceback" not in said and said.endswith("splatscope: stopped by Ctrl-C\n")
     if name == "film.mp4":
         assert not list(tmp_path.iterdir())

@@ -16,6 +16,7 @@ splatscope [PATH]                  open a window on a scene, or on the bundled d
 splatscope RUN                     go on with a run; --resume goes on with the newest one
 splatscope train SCENE -m OUT      train without a window
 splatscope view FILE.ply           open a window on a finished model
+splatscope render RUN_OR_PLY       pictures or a video along a path, around, or from the photographs' places
 splatscope info PATH               say what a path holds
 splatscope compare RUN RUN ...     put the figures and curves of runs side by side
 splatscope gradcheck SCENE_OR_RUN  check gradients by finite differences
@@ -82,6 +83,20 @@ def _train(words: list[str]) -> int:
                      description="Train a scene without a window.", defaults=defaults)
 
     return run(read(), read)
+
+
+def _render(words: list[str]) -> int:
+    from app.commands.parsing import parse
+    from app.commands.render import RenderArgs, run
+
+    return run(
+        parse(
+            RenderArgs,
+            words,
+            prog="splatscope render",
+            description="Draw pictures or a video of finished Gaussians.",
+        )
+    )
 
 
 def _info(words: list[str]) -> int:
@@ -159,6 +174,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "": _window,
     "train": _train,
     "view": _view,
+    "render": _render,
     "info": _info,
     "compare": _compare,
     "gradcheck": _gradcheck,

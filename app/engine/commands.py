@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from app import messages as m
-from app.engine import auditing, gradient_check, laboratory, pictures, selecting, work
+from app.engine import auditing, filming, gradient_check, laboratory, pictures, selecting, work
 from app.options import OptionError, flatten, is_live, with_option
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ OF_A_RUN = (laboratory.COMPARING, laboratory.LANES, gradient_check.CHECKING, pic
 
 
 def open_scene(engine: Engine, command: m.OpenScene) -> None:
-    engine.jobs.cancel_named(work.OPENING, work.EVALUATING, work.RESETTING, *OF_A_RUN)
+    engine.jobs.cancel_named(work.OPENING, work.EVALUATING, work.RESETTING, filming.FILMING, *OF_A_RUN)
     engine.running, engine.steps_left = command.play, None
     engine.jobs.add(work.open_path(engine, command))
 
@@ -147,5 +147,5 @@ HANDLERS: dict[type[m.Command], Callable[[Engine, Any], None]] = {
     m.SaveCheckpoint: save_checkpoint,
     m.Shutdown: shutdown, m.CompareRules: laboratory.compare, m.MeasureViews: pictures.measure_views,
     m.AuditRasterizer: auditing.audit,
-    m.SavePicture: pictures.save_picture, m.RunLanes: laboratory.lanes,
+    m.SavePicture: pictures.save_picture, m.ExportVideo: filming.export_video, m.RunLanes: laboratory.lanes,
 }

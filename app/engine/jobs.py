@@ -24,11 +24,13 @@ class Refused(ValueError):
 
 @dataclass
 class Job:
-    """`exclusive` work wants the model to stand still: no training step is taken while it runs."""
+    """`exclusive` work wants the model to stand still: no training step is taken while it runs. A job of minutes
+    `gives_way`: others that come later run before it goes on."""
 
     name: str
     work: Work
     exclusive: bool = True
+    gives_way: bool = False
 
 
 class Jobs:
@@ -48,6 +50,11 @@ class Jobs:
     @property
     def exclusive(self) -> bool:
         return bool(self._queue) and self._queue[0].exclusive
+
+    @property
+    def free(self) -> bool:
+        """Whether a new job would run at once."""
+        return all(job.gives_way for job in self._queue)
 
     def has(self, name: str) -> bool:
         return any(job.name == name for job in self._queue)
@@ -89,6 +96,9 @@ class Jobs:
     def advance(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Work on the running job for BUDGET seconds, or until it waits or ends."""
         self.waiting = False
+        if len(self._queue) > 1 and self._queue[0].gives_way:
+            self._queue.rotate(-1)
+            self._report(JobProgress(self._queue[0].name, 0.0))
         deadline = clock() + BUDGET
         while self._queue:
             job = self._queue[0]

@@ -12,9 +12,10 @@ from app.colormaps import colorize
 from app.data.atomic import write_atomic
 from app.data.scene import SceneError
 from app.engine.jobs import Job, Refused, Work
-from app.engine.view import in_colours_of
+from app.engine.view import in_colours_of, right_of
 from app.inspection.losses import ViewLoss
-from app.messages import Legend, MeasureViews, SavePicture, ViewsMeasured
+from app.messages import Legend, MeasureViews, SavePicture, ViewRequest, ViewsMeasured
+from app.training.marks import MARKS
 from render import interrupt
 
 if TYPE_CHECKING:
@@ -34,47 +35,71 @@ TICKS = 5
 
 def save_picture(engine: Engine, command: SavePicture) -> None:
     """Draw a request anew, whole, and write it with its legend."""
-    if engine.model is None:
+    camera = command.request.camera if engine.model is not None else None
+    if camera is None:
         engine.notice("There is nothing to save; open a scene first.", "warning")
-    elif max(command.request.camera.width, command.request.camera.height) > LARGEST_SIDE:
+    elif not 1 <= min(camera.width, camera.height) <= max(camera.width, camera.height) <= LARGEST_SIDE:
         engine.notice(f"A picture may be at most {LARGEST_SIDE} px wide and high; choose a smaller one.", "error")
     else:
         engine.jobs.add(Job("picture", _save_picture(engine, command), exclusive=False))
 
 
 def _save_picture(engine: Engine, command: SavePicture) -> Work:
-    request, frame = command.request, engine.viewer.frame
-    if frame is not None and frame.legend is not None and request.value_range is None and frame.request is not None \
-            and (frame.request.mode, frame.request.quantity) == (request.mode, request.quantity):
-        request = in_colours_of(request, frame)   # as shown
-    while True:
-        try:
-            with interrupt.interruptible():
-                picture = engine.viewer.picture(request)
-            break
-        except interrupt.Interrupted:   # somebody waits for the thread
-            yield None
-    legends = [legend for legend in (picture.legend, picture.legend_beside) if legend is not None]
+    from app.engine.drawing import Bites, coloured, in_bites
+    from app.engine.frozen_model import freeze
+    from app.engine.photographs import Photographs
+
+    if engine.model is None:
+        raise Refused("The scene is gone, so its picture is not saved.")
     path = Path(command.path).expanduser()
     if path.is_dir():
         raise SceneError(f"{path} is a folder; name a file that ends in .png")
+    request, camera, photographs = as_shown(engine, command.request), command.request.camera, Photographs()
+    model = freeze(engine.model, [request], MARKS)   # training goes on while it is drawn
+    parts, legends, notes = [], [], []
+    for part, left, width in halves(request):
+        found = yield from coloured(model, [part], photographs)
+        parts.append((found.of(part), left, width))
+        legends += [found.legend] if found.legend is not None else []
+        notes += [found.note] if found.note and found.note not in notes else []
+    pixels = np.empty((camera.height, camera.width, 3), np.uint8)
+    for share in in_bites(model, parts, camera, photographs, Bites(), pixels):
+        yield None if share is None else (0.9 * share, f"{camera.width} x {camera.height} px")
 
     def write(report) -> None:
         data = io.BytesIO()
-        with_legend(picture.rgb, *legends).save(data, "PNG")
+        with_legend(pixels, *legends).save(data, "PNG")
         write_atomic(path, lambda stream: stream.write(data.getvalue()))
 
-    yield from engine.background(write, "picture").wait()
-    note = f" {picture.note}" if picture.note else ""
-    engine.notice(f"Saved {path.absolute()}.{note}")
+    yield from engine.background(write, "picture").wait((0.9, 0.1))
+    engine.notice(" ".join([f"Saved {path.absolute()}.", *notes[:1]]))
+
+
+def as_shown(engine: Engine, request: ViewRequest) -> ViewRequest:
+    """In the colours of the window, where that shows the same quantity and the request leaves them open."""
+    frame = engine.viewer.frame
+    if frame is not None and frame.legend is not None and request.value_range is None and frame.request is not None \
+            and (frame.request.mode, frame.request.quantity) == (request.mode, request.quantity):
+        return in_colours_of(request, frame.legend)
+    return request
+
+
+def halves(request: ViewRequest) -> list[tuple[ViewRequest, int, int]]:
+    """(request, left, width) of the picture's parts: one, or two modes beside each other."""
+    width = request.camera.width
+    if request.beside is None:
+        return [(request, 0, width)]
+    column = min(max(round(request.beside.share * width), 0), width)
+    return [part for part in ((request, 0, column), (right_of(request), column, width - column)) if part[2] > 0]
 
 
 def with_legend(rgb: np.ndarray, *legends: Legend) -> Image:
-    """rgb [H,W,3] in [0,1] as 8 bits, below it a colour bar with its numbers for each legend."""
+    """rgb [H,W,3], uint8 or in [0,1], below it a colour bar with its numbers for each legend."""
     from PIL import Image as images
 
-    pixels = np.clip(np.nan_to_num(rgb) * 255.0 + 0.5, 0, 255).astype(np.uint8)
-    picture = images.fromarray(pixels)
+    from app.engine.drawing import to_bytes
+
+    picture = images.fromarray(rgb if rgb.dtype == np.uint8 else to_bytes(rgb))
     whole = images.new("RGB", (picture.width, picture.height + STRIP * len(legends)), (14, 16, 19))
     whole.paste(picture, (0, 0))
     for place, legend in enumerate(legends):

@@ -9,7 +9,7 @@ import numpy as np
 
 from app.engine.crop import crop
 from app.engine.pacing import LEVELS
-from app.messages import Frame, ViewRequest
+from app.messages import Frame, Legend, ViewRequest
 from render import interrupt
 from render.types import Camera
 
@@ -139,12 +139,13 @@ class Viewer:
             rows = max(BAND_ROWS, round(camera.height / bands))
             self._refinement = Refinement(np.zeros((camera.height, camera.width, 3), np.float32), rows)
         work = self._refinement
-        request = in_colours_of(request, frame)
+        right = None if request.beside is None else in_colours_of(right_of(request), frame.legend_beside)
+        request = in_colours_of(request, frame.legend)
         begun = engine.clock()
         rows = min(work.band, camera.height - work.row)
         part = crop(camera, 0, work.row, camera.width, rows)
         try:
-            work.rgb[work.row:work.row + rows] = self._picture(request, model, part).rgb
+            work.rgb[work.row:work.row + rows] = self._picture(request, model, part, right).rgb
         except interrupt.Interrupted:
             raise   # this band comes again
         except Exception:
@@ -160,37 +161,25 @@ class Viewer:
             picture = Picture(work.rgb, frame.legend, frame.note, frame.legend_beside)
             self._finish(self.request, model, picture, 1.0, work.seconds)
 
-    def _picture(self, request: ViewRequest, model: Model, camera: Camera) -> Picture:
-        """One mode, or two beside each other: the left part of the first, the right part of the second."""
+    def _picture(self, request: ViewRequest, model: Model, camera: Camera, right: ViewRequest | None = None) -> Picture:
+        """One mode, or two beside each other: the left part of the first, the right part of the second, as `right` asks."""
         first = self._one(request, model, camera)
         beside = request.beside
         if beside is None:
             return first
-        second = self._one(_right(request), model, camera)
+        second = self._one(right or right_of(request), model, camera)
         column = min(max(round(beside.share * camera.width), 0), camera.width)
         rgb = np.array(first.rgb)
         rgb[:, column:] = second.rgb[:, column:]
         return replace(first, rgb=rgb, legend_beside=second.legend, note=first.note or second.note)
 
     def _one(self, request: ViewRequest, model: Model, camera: Camera) -> Picture:
-        from app.engine.drawn import tinted
+        from app.engine.drawing import draw
         from app.engine.photographs import Photographs
-        from app.engine.view_modes import MODES, Sight
 
         self._photographs = self._photographs or Photographs()
         kept = self._ranges.get(_shown(request)) if self._engine.training else None
-        sight = Sight(model, request, camera, self._photographs, kept)
-        picture = MODES[request.mode](sight)
-        if request.mode != "truth":
-            picture.rgb = tinted(model, picture.rgb, sight.drawn, camera, numbers_shown=picture.legend is not None)
-            picture.note = picture.note or sight.drawn.note
-        return picture
-
-    def picture(self, request: ViewRequest) -> Picture:
-        """What a request asks for, drawn whole; what is shown stays as it is. Raises interrupt.Interrupted."""
-        model = self._engine.model
-        assert model is not None
-        return self._picture(request, model, request.camera)
+        return draw(model, request, camera, self._photographs, kept)
 
     def _finish(self, request: ViewRequest, model: Model, picture: Picture, level: float, seconds: float) -> None:
         from app.engine.drawn import outlines
@@ -200,7 +189,7 @@ class Viewer:
         rgba.setflags(write=False)
         legends = [(request, picture.legend)]
         if request.beside is not None:
-            legends.append((_right(request), picture.legend_beside))
+            legends.append((right_of(request), picture.legend_beside))
         self._ranges = {_shown(of): (legend.lo, legend.hi) for of, legend in legends if legend is not None}
         self._sequence += 1
         self.frame = Frame(rgba, request.camera, request.mode, picture.legend, 1e3 * seconds, self._sequence, model.iteration,
@@ -208,18 +197,18 @@ class Viewer:
         self._engine.publisher.frame_ready()
 
 
-def _right(request: ViewRequest) -> ViewRequest:
+def right_of(request: ViewRequest) -> ViewRequest:
     """What the right part of two shows; its range is automatic."""
     beside = request.beside
     assert beside is not None
     return replace(request, mode=beside.mode, quantity=beside.quantity, value_range=None, log_scale=None, beside=None)
 
 
-def in_colours_of(request: ViewRequest, frame: Frame) -> ViewRequest:
-    """The request with the range that a frame of it was coloured in."""
-    if frame.legend is None:
+def in_colours_of(request: ViewRequest, legend: Legend | None) -> ViewRequest:
+    """The request with the range of a legend."""
+    if legend is None:
         return request
-    return replace(request, value_range=(frame.legend.lo, frame.legend.hi), log_scale=frame.legend.log)
+    return replace(request, value_range=(legend.lo, legend.hi), log_scale=legend.log)
 
 
 def _shown(request: ViewRequest) -> tuple:

@@ -193,7 +193,7 @@ def evaluate(engine: Engine, *, asked: bool = False) -> Job:
 def evaluation_due(engine: Engine) -> bool:
     """Whether the test curve gets its next point now: often enough to be seen, seldom enough to cost little."""
     model = engine.model
-    if model is None or model.scene is None or not model.scene.test or engine.jobs.current is not None:
+    if model is None or model.scene is None or not model.scene.test or not engine.jobs.free:
         return False
     last = engine.last_evaluation
     cost = last.cost or 0.5 * engine.pace.step_seconds * len(model.scene.test)

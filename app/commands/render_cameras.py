@@ -1,0 +1,127 @@
+"""Which cameras `splatscope render` draws from: a path, a turntable, or those of the photographs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from app.camera_path import framed, turntable
+from app.commands.errors import UsageError
+from app.data.camera_paths import load_path
+from app.data.cameras_json import read_cameras_json
+from app.data.films import frame_names, is_video
+from app.data.orient import scene_center, scene_extent, scene_up
+from app.data.scene import Scene, View
+from render.types import Camera
+
+if TYPE_CHECKING:
+    from app.commands.render import RenderArgs
+
+SIZE = (1280, 720)
+NEAR_EXTENTS = 0.02
+"""As the window's free camera: a Gaussian beside the eye would lie over the picture as fog."""
+OUTSIDE = 2.5
+"""A model without photographs is turned at so many times the radius that holds most of it, from a little above."""
+ABOVE = 0.35
+
+
+@dataclass(frozen=True)
+class Shots:
+    """What to draw: a camera and the name of a PNG for each; `indices` are those of scene views."""
+
+    cameras: list[Camera]
+    names: list[str]
+    indices: list[int] | None = None
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the photographs' cameras say, or the Gaussians where there are none."""
+
+    center: np.ndarray
+    up: np.ndarray
+    extent: float
+    radius: float      # of a turntable
+    above: float       # its height
+
+
+def surroundings(views: list[View], scene: Scene | None, means: np.ndarray, up: tuple[float, ...]) -> Surroundings:
+    """means [N,3]; `up` overrides the direction."""
+    if views:
+        center, extent = scene_center(views, scene.points if scene is not None else None), float(scene_extent(views)) or 1.0
+        direction = np.array(up) if up else scene_up(views)
+        direction = direction / np.linalg.norm(direction)
+        away = np.array([view.camera.center for view in views]) - center
+        above = float(np.median(away @ direction))
+        radius = float(np.median(np.linalg.norm(away - np.outer(away @ direction, direction), axis=1)))
+        return Surroundings(center, direction, extent, max(radius, 0.05 * extent), above)
+    center = np.median(means, axis=0).astype(np.float64)
+    extent = float(np.quantile(np.linalg.norm(means - center, axis=1), 0.9)) or 1.0
+    direction = np.array(up) if up else np.array([0.0, -1.0, 0.0])   # most reconstructions keep the first camera's axes
+    return Surroundings(center, direction, extent, OUTSIDE * extent, ABOVE * OUTSIDE * extent)
+
+
+def views_of(model: Path, scene: Scene | None) -> list[View]:
+    """The scene's views, or stand-ins for the cameras that a run left beside its Gaussians; empty where there are none."""
+    if scene is not None:
+        return scene.views
+    for folder in (model, *model.parents[:3]) if model.exists() else ():
+        file = folder / "cameras.json"
+        if folder.is_dir() and file.is_file():
+            return [View(name, camera, _no_image) for name, camera in read_cameras_json(file)]
+    return []
+
+
+def _no_image() -> np.ndarray:
+    raise UsageError("the photographs are with the scene; name it with --scene")
+
+
+def shots(args: RenderArgs, views: list[View], around: Surroundings) -> Shots:
+    """Raises UsageError or SceneError where they cannot be."""
+    if args.views:
+        return _at_views(args, views)
+    width, height = _size(args.width, args.height, SIZE)
+    if args.path:
+        cameras = load_path(args.path).sample(args.fps, width, height)
+    else:
+        count = max(3, round(args.seconds * args.fps))
+        above = around.above if args.above is None else args.above
+        path = turntable(around.center, around.up, args.radius or around.radius, above, count, seconds=args.seconds,
+                         near=max(0.01, NEAR_EXTENTS * around.extent))
+        cameras = path.cameras_at(path.key_times[:-1], width, height)
+    return Shots(cameras, frame_names(len(cameras)))
+
+
+def _at_views(args: RenderArgs, views: list[View]) -> Shots:
+    if not views:
+        raise UsageError(f"{args.model} has no cameras.json beside it; name the scene with --scene, or use --turntable")
+    cameras = []
+    for view in views:
+        own = view.camera
+        if args.width or args.height or is_video(args.out):
+            first = cameras[0] if cameras and is_video(args.out) else own   # the frames of a video are of one size
+            own = framed(own, *_size(args.width, args.height, (first.width, first.height)))
+        cameras.append(own)
+    names: list[str] = []
+    for view in views:
+        stem = re.sub(r"[^\w.-]+", "_", view.name.rpartition(".")[0] or view.name)
+        name, number = f"{stem}.png", 2
+        while name in names:
+            name, number = f"{stem}_{number}.png", number + 1
+        names.append(name)
+    return Shots(cameras, names, list(range(len(views))))
+
+
+def _size(width: int, height: int, own: tuple[int, int]) -> tuple[int, int]:
+    """What is not given follows from the shape of `own`."""
+    if width and height:
+        return width, height
+    if width:
+        return width, max(1, round(width * own[1] / own[0]))
+    if height:
+        return max(1, round(height * own[0] / own[1])), height
+    return own

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from app import messages as m
-from app.engine import auditing, gradient_check, laboratory, pictures, selecting, work
+from app.engine import auditing, densifying, gradient_check, laboratory, pictures, selecting, work
 from app.options import OptionError, flatten, is_live, with_option
 
 if TYPE_CHECKING:
@@ -138,5 +138,6 @@ HANDLERS: dict[type[m.Command], Callable[[Engine, Any], None]] = {
     m.CheckGradients: gradient_check.check_gradients,
     m.Shutdown: shutdown, m.CompareRules: laboratory.compare, m.MeasureViews: pictures.measure_views,
     m.AuditRasterizer: auditing.audit,
+    m.DensifyNow: densifying.densify_now,
     m.SavePicture: pictures.save_picture, m.RunLanes: laboratory.lanes,
 }

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from app import messages as m
-from app.engine import auditing, filming, gradient_check, laboratory, pictures, selecting, work
+from app.engine import auditing, densifying, filming, gradient_check, laboratory, pictures, selecting, work
 from app.options import OptionError, flatten, is_live, with_option
 
 if TYPE_CHECKING:
@@ -148,4 +148,5 @@ HANDLERS: dict[type[m.Command], Callable[[Engine, Any], None]] = {
     m.Shutdown: shutdown, m.CompareRules: laboratory.compare, m.MeasureViews: pictures.measure_views,
     m.AuditRasterizer: auditing.audit,
     m.SavePicture: pictures.save_picture, m.ExportVideo: filming.export_video, m.RunLanes: laboratory.lanes,
+    m.DensifyNow: densifying.densify_now,
 }

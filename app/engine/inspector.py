@@ -26,6 +26,8 @@ INSTRUMENTS: dict[str, str] = {
     "histogram": "app.inspection.quantities:histogram",
     "table": "app.inspection.quantities:table",
     "summary": "app.inspection.quantities:summary",
+    "candidates": "app.inspection.densification:foreseen",
+    "event": "app.inspection.densification:event",
 }
 """Where the function of each instrument stands: "module:function"."""
 TRAINING_SHARE = 6.0

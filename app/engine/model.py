@@ -17,6 +17,8 @@ from render.stages.activate import activate
 from render.types import Camera, Gaussians, RenderOutput
 
 if TYPE_CHECKING:
+    from app.engine.foreseen import Plans
+    from app.training.densify.base import Candidates
     from app.training.quantities.registry import Reading
     from app.training.trainer import Trainer
     from render.types import GaussianParams
@@ -41,6 +43,7 @@ class Model:
     opening: Mapping[str, Any] = field(default_factory=dict)   # how the scene was opened: path, resolution ...
     _activated: Gaussians | None = None
     marks: dict[str, torch.Tensor] = field(default_factory=dict)           # of a model without a trainer; see mark()
+    _plans: Plans | None = None                         # of the next densification
     _readings: dict[tuple, Reading] = field(default_factory=dict)          # of the model as it is
 
     @property
@@ -128,6 +131,20 @@ class Model:
             subject = Subject(self.gaussians(), self.options.raster, self.sh_degree, self.backend, self.trainer, camera)
             self._readings[key] = readable(subject, name)
         return self._readings[key]
+
+    def candidates(self) -> Candidates | None:
+        """What the next densification would do; None without a run. Its rows are those of now."""
+        if self.trainer is None:
+            return None
+        from app.engine.foreseen import planned
+
+        self._plans = planned(self, self._plans)
+        return self._plans.plan
+
+    @property
+    def planned_at(self) -> int:
+        """The iteration that the candidates are those of: that of now, or shortly before where they cost much."""
+        return self._plans.iteration if self._plans is not None else 0
 
     def gaussians(self) -> Gaussians:
         """Activated Gaussians of the current parameters, detached."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -116,6 +116,9 @@ def _draw_legend(whole: Image, top: int, legend: Legend) -> None:
     draw = ImageDraw.Draw(whole)
     font = ImageFont.truetype(str(font_folder() / "DejaVuSans.ttf"), TEXT)
     title = f"{legend.label}{f'  [{legend.unit}]' if legend.unit else ''}{'  log' if legend.log else ''}"
+    if legend.entries:
+        _draw_entries(draw, font, top, title, legend)
+        return
     margin, bar = 10, max(80, min(300, whole.width // 2))
     shares = np.linspace(0.0, 1.0, bar)
     values = _at(legend, shares)
@@ -127,6 +130,17 @@ def _draw_legend(whole: Image, top: int, legend: Legend) -> None:
         width = draw.textlength(text, font=font)
         draw.text((min(max(x - width / 2, 2), margin + bar - width), top + 22), text, fill=(217, 222, 230), font=font)
     draw.text((margin + bar + 12, top + 5), title, fill=(217, 222, 230), font=font)
+
+
+def _draw_entries(draw: Any, font: Any, top: int, title: str, legend: Legend) -> None:
+    """A square of each colour with its name and how many there are, in a row."""
+    x = 10.0
+    for name, color, count in legend.entries:
+        draw.rectangle((x, top + 9, x + 10, top + 19), fill=tuple(round(255 * c) for c in color))
+        text = f"{name} {count:,}"
+        draw.text((x + 15, top + 5), text, fill=(217, 222, 230), font=font)
+        x += 15 + draw.textlength(text, font=font) + 16
+    draw.text((10, top + 24), title, fill=(217, 222, 230), font=font)
 
 
 def _at(legend: Legend, shares: np.ndarray) -> np.ndarray:

@@ -17,8 +17,10 @@ import torch
 from app.colormaps import LARGEST, auto_range, colorize
 from app.data.scene import View
 from app.engine.drawn import Drawn, drawn
+from app.engine.foreseen import candidate_colors
 from app.engine.model import Model
 from app.engine.photographs import Photographs, same_pose
+from app.inspection.densification_results import KINDS
 from app.messages import Legend, ViewMode, ViewRequest
 from app.training.arrays import host
 from app.training.quantities.registry import Reading, Unreadable
@@ -193,6 +195,23 @@ def heatmap(sight: Sight) -> Picture:
     output = sight.render(colors=colors, background=_backdrop(sight))
     legend = Legend(probe.label, probe.unit, lo, hi, colormap, log, bool(unseen.any()))
     return Picture(_image(output), legend, _refusal(sight, log))
+
+
+@draws("candidates")
+def candidates(sight: Sight) -> Picture:
+    """Who would take part in the next densification, and how; all others in dim grey."""
+    plan = sight.model.candidates()
+    if plan is None:
+        return Picture(_dimmed(_image(sight.render())), note="Nothing densifies here: a PLY does not train.")
+    gaussians = sight.drawn.gaussians
+    colors, opacities = candidate_colors(plan, gaussians)
+    if sight.drawn.shown is not None:
+        opacities = torch.where(sight.drawn.shown, opacities, 0.0)
+    output = sight.render(gaussians=replace(gaussians, opacities=opacities), colors=colors, background=_backdrop(sight))
+    entries = tuple((kind.label, kind.color, int(getattr(plan, kind.name).sum())) for kind in KINDS)
+    legend = Legend(f"next densification, as of iteration {sight.model.planned_at:,}", "", 0.0, 1.0, "viridis",
+                    entries=tuple(entry for entry in entries if entry[2]))
+    return Picture(_image(output), legend, plan.problem and f"Nothing would happen: {plan.problem}")
 
 
 def to_rgba(rgb: np.ndarray, width: int, height: int) -> np.ndarray:

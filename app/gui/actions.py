@@ -151,6 +151,9 @@ class Actions:
     def toggle_truth(self) -> None:
         self._tell(self.view.toggle_mode("truth"))
 
+    def toggle_candidates(self) -> None:
+        self._tell(self.view.toggle_mode("candidates"))
+
     def previous_view(self) -> None:
         self.view.step_view(-1)
 

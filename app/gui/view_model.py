@@ -8,6 +8,7 @@ from typing import Any
 
 from app import messages
 from app.gui import formatting
+from app.gui.population import Population
 from app.inspection.rules import Comparison, Lanes
 from app.messages import Curve, Densified, Frame, Histogram, Snapshot
 
@@ -35,6 +36,8 @@ class Totals:
     cloned: int = 0
     split: int = 0
     pruned: int = 0
+    relocated: int = 0
+    added: int = 0
     resets: int = 0         # opacity resets, not the Gaussians in them
     events: int = 0
 
@@ -42,6 +45,8 @@ class Totals:
         self.cloned += event.cloned
         self.split += event.split
         self.pruned += event.pruned
+        self.relocated += event.relocated
+        self.added += event.added
         self.resets += bool(event.reset)
         self.events += 1
 
@@ -61,6 +66,7 @@ class ViewModel:
     densified: list[Densified] = field(default_factory=list)
     totals: Totals = field(default_factory=Totals)
     densified_version: int = 0
+    population: Population = field(default_factory=Population)
     evaluated: messages.Evaluated | None = None
     saved: messages.RunSaved | None = None     # the newest checkpoint
     failure: messages.EngineFailed | None = None
@@ -151,6 +157,7 @@ class ViewModel:
         self.densified.append(event)
         del self.densified[:-EVENT_LIMIT]
         self.totals.add(event)
+        self.population.add(event)
         self.densified_version += 1
 
     def _rewind(self, iteration: int) -> None:
@@ -161,6 +168,7 @@ class ViewModel:
             self.totals = Totals()
             for event in kept:
                 self.totals.add(event)
+            self.population.rewind(iteration)
             self.densified_version += 1
         if self.evaluated is not None and self.evaluated.iteration > iteration:
             self.evaluated = None
@@ -235,6 +243,8 @@ class ViewModel:
 
     def threshold_path(self) -> str:
         """The configuration field that the histogram's threshold stands for."""
+        if self.histogram is not None:
+            return self.histogram.path
         return "densify.absgrad_threshold" if self.config.get("densify.absgrad") else "densify.grad_threshold"
 
 

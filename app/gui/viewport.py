@@ -274,7 +274,23 @@ class Viewport:
         self._legend_key = key
         dpg.delete_item(self._legend, children_only=True)
         for legend in legends:
-            self._draw_bar(legend, right=frame is not None and legend is frame.legend_beside)
+            draw = self._draw_entries if legend.entries else self._draw_bar
+            draw(legend, right=frame is not None and legend is frame.legend_beside)
+
+    def _draw_entries(self, legend: Legend, *, right: bool) -> None:
+        """What the colours stand for, one below the other, with how many there are of each."""
+        px, layer, row = self.ui.px, self._legend, self.ui.px(18)
+        lines = [(f"{name}  {formatting.count(count)}", color) for name, color, count in legend.entries]
+        width = max(text_width(text, px(13)) + px(18) for text in (*(line for line, _ in lines), legend.label))
+        x0 = self.rect.width - width - px(22) if right else px(14)
+        y0 = self.rect.height - px(14) - row * (len(lines) + 1)
+        dpg.draw_rectangle((x0 - px(8), y0 - px(6)), (x0 + width, y0 + row * (len(lines) + 1) + px(4)), fill=(14, 16, 19, 205),
+                           color=(0, 0, 0, 0), rounding=px(4), parent=layer)
+        dpg.draw_text((x0, y0), legend.label, color=Palette.muted, size=px(13), parent=layer)
+        for place, (text, color) in enumerate(lines, start=1):
+            y, fill = y0 + place * row, tuple(round(255 * c) for c in color)
+            dpg.draw_rectangle((x0, y + px(2)), (x0 + px(10), y + px(12)), fill=fill, color=fill, parent=layer)
+            dpg.draw_text((x0 + px(18), y), text, color=Palette.text, size=px(13), parent=layer)
 
     def _draw_bar(self, legend: Legend, *, right: bool) -> None:
         px, layer = self.ui.px, self._legend

@@ -39,7 +39,9 @@ MODES: dict[ViewMode, ModeInfo] = {mode.name: mode for mode in (
     ModeInfo("ellipsoids", "Ellipsoids", "Each Gaussian as a solid ellipsoid.", "7"),
     ModeInfo("points", "Points", "Each Gaussian as a dot at its mean.", "8"),
     ModeInfo("heatmap", "Heatmap", "Each Gaussian coloured by a quantity, such as its screen-space gradient.", "9",
-             ranged=True))}
+             ranged=True),
+    ModeInfo("candidates", "Candidates", "What the next densification would do to each Gaussian: clone, split, prune or "
+             "move it; the rest in grey.", "J"))}
 VIEW_MODES: tuple[ViewMode, ...] = tuple(MODES)
 
 
@@ -86,6 +88,7 @@ class Legend:
     colormap: str
     log: bool = False
     never_seen: bool = False   # grey marks Gaussians that no view has seen
+    entries: tuple[tuple[str, tuple[float, float, float], int], ...] = ()   # instead of a scale: (name, colour, how many)
 
 
 @dataclass(frozen=True)

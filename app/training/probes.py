@@ -5,6 +5,8 @@ The quantities themselves stand in app/training/quantities/, one file a kind.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -67,11 +69,13 @@ def histogram(trainer: Trainer) -> Histogram:
     Shortly after a densification most Gaussians have no statistic yet; until half the views were shown again, it is
     the one that decided that event, and the label says so.
     """
-    last = next((r for r in reversed(trainer.records) if r.histogram is not None), None)
+    now = trainer.strategy.histogram(trainer.state, trainer.config)
+    last = next((r.histogram for r in reversed(trainer.records) if r.histogram is not None), None)
     enough = 0.5 * min(len(trainer.views), trainer.schedule.every)
-    if last is not None and last.histogram is not None and trainer.iteration - last.event.iteration < enough:
-        return last.histogram
-    return trainer.strategy.histogram(trainer.state, trainer.config)
+    when = next((r.event.iteration for r in reversed(trainer.records) if r.histogram is not None), 0)
+    if last is not None and not now.below and last.path == now.path and trainer.iteration - when < enough:
+        return replace(last, threshold=now.threshold)   # which may have been changed since
+    return now
 
 
 def gaussian_report(trainer: Trainer, index: int, camera: Camera) -> GaussianReport:

@@ -69,8 +69,9 @@ def test_the_table_of_modes_and_the_drawing_functions_agree():
 
 @pytest.mark.parametrize("mode", m.VIEW_MODES)
 def test_the_modes_are_what_the_table_says_of_them(model, mode):
-    """Those with a range have a legend, and those that need a photograph say so where there is none."""
-    assert (show(model, mode, view_index=0).legend is not None) == m.MODES[mode].ranged
+    """Those with a range have a legend of numbers, and those that need a photograph say so where there is none."""
+    legend = show(model, mode, view_index=0).legend
+    assert (legend is not None and not legend.entries) == m.MODES[mode].ranged
     assert bool(show(model, mode, view_index=None).note) == m.MODES[mode].needs_photograph
 
 

@@ -1,18 +1,24 @@
-"""Adaptive density control, seen: the statistic with its threshold, and who was cloned, split and pruned."""
+"""Densification, seen and steered: the strategy, the statistic with its threshold, what comes next, and what happened."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from app.gui import formatting
 from app.gui.fields import BY_PATH
+from app.gui.panels.densify_events import EventLog
+from app.gui.panels.densify_preview import Preview
+from app.gui.panels.densify_strategy import StrategyChoice
+from app.gui.panels.densify_timeline import Timeline
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
 from app.gui.widgets import Ui, heading, label, put, show
 from app.messages import Densified, Histogram
 
-ROWS = 40
-COLUMNS = ("iteration", "cloned", "split", "pruned", "count")
+ACTIONS = ("cloned", "split", "pruned", "relocated", "added")
 
 
 class DensificationPanel:
@@ -23,20 +29,26 @@ class DensificationPanel:
         self._version = -1
         self._histogram: Histogram | None = None
         self._log = False
+        self.strategy, self.preview, self.timeline, self.events = StrategyChoice(ui), Preview(ui), Timeline(ui), EventLog(ui)
 
     def build(self, parent: int) -> None:
         ui = self.ui
         with dpg.group(parent=parent):
-            heading(ui, "Densification statistic", first=True)
+            self.strategy.build()
+            heading(ui, "Statistic that decides")
             self._label = label(ui, "", Palette.muted, small=True, wrap=0)
             self._plot()
             self._share = label(ui, "", Palette.muted, small=True, wrap=0)
             self._empty = label(ui, "No statistic yet: it gathers while training runs, between two densifications.",
                                 Palette.muted, small=True, wrap=0)
+            self.preview.build()
+            self.timeline.build()
             heading(ui, "Born and died")
             self._summary()
-            heading(ui, "Events")
-            self._events()
+            self.events.build()
+
+    def questions(self) -> Mapping[str, Any]:
+        return {**self.preview.questions(), **self.events.questions()}
 
     def _plot(self) -> None:
         ui = self.ui
@@ -55,28 +67,16 @@ class DensificationPanel:
     def _summary(self) -> None:
         ui = self.ui
         self._cells: dict[tuple[str, str], int] = {}
-        with dpg.table(header_row=True, policy=dpg.mvTable_SizingStretchSame, borders_innerH=True):
-            for text in ("", "cloned", "split", "pruned"):
+        with dpg.table(header_row=True, policy=dpg.mvTable_SizingStretchSame, borders_innerH=True) as table:
+            for text in ("", *ACTIONS):
                 dpg.add_table_column(label=text)
             for row in ("last", "total"):
                 with dpg.table_row():
                     dpg.add_text(row, color=Palette.muted)
-                    for name in ("cloned", "split", "pruned"):
+                    for name in ACTIONS:
                         self._cells[row, name] = int(dpg.add_text(formatting.NONE))
-        self._reset = label(ui, "", Palette.muted, small=True, wrap=0)
-
-    def _events(self) -> None:
-        ui = self.ui
-        self._table_rows: list[tuple[int, tuple[int, ...]]] = []
-        with dpg.table(header_row=True, policy=dpg.mvTable_SizingStretchSame, borders_innerH=True, row_background=True,
-                       scrollY=True, height=ui.px(190), freeze_rows=1) as table:
-            for text in COLUMNS:
-                dpg.add_table_column(label=text)
-            for _ in range(ROWS):
-                with dpg.table_row(show=False) as row:
-                    self._table_rows.append((int(row), tuple(int(dpg.add_text("")) for _ in COLUMNS)))
-        self._table = int(table)
         dpg.bind_item_font(table, ui.theme.small)
+        self._reset = label(ui, "", Palette.muted, small=True, wrap=0)
 
     def update(self) -> None:
         model = self.ui.model
@@ -89,7 +89,9 @@ class DensificationPanel:
         show(self._plot_item, known)
         if model.densified_version != self._version:
             self._version = model.densified_version
-            self._show_events(model.densified)
+            self._show_totals(model.densified)
+        for part in (self.strategy, self.preview, self.timeline, self.events):
+            part.update()
 
     def _show_histogram(self, h: Histogram) -> None:
         edges = np.asarray(h.edges, dtype=np.float64)
@@ -100,7 +102,8 @@ class DensificationPanel:
             dpg.configure_item(self._x, scale=dpg.mvPlotScale_Log10 if log else dpg.mvPlotScale_Linear)
         x = np.repeat(edges, 2)[1:-1]
         y = np.maximum(np.repeat(counts, 2), 0.5)  # a log axis has no zero
-        for series, keep in ((self._below, x <= h.threshold), (self._above, x >= h.threshold)):
+        low, high = x <= h.threshold, x >= h.threshold
+        for series, keep in ((self._below, high if h.below else low), (self._above, low if h.below else high)):
             shown = np.where(keep, y, 0.5)
             dpg.set_value(series, [x, shown, np.full_like(x, 0.5), [], []])
         lo, hi = float(edges[0]), float(edges[-1])
@@ -112,14 +115,15 @@ class DensificationPanel:
             dpg.set_value(self._line, h.threshold)
         put(self._label, h.label)
         total = max(int(counts.sum()), 1)
-        above = int(counts[edges[:-1] >= h.threshold].sum())
-        put(self._share, f"threshold {formatting.number(h.threshold)}   above it {formatting.count(above)} "
-                         f"({above / total:.1%})\nnever seen since the last densification {h.never_seen:.1%}")
+        beyond = int(counts[edges[1:] <= h.threshold].sum() if h.below else counts[edges[:-1] >= h.threshold].sum())
+        put(self._share, f"threshold {formatting.number(h.threshold)}   {'below' if h.below else 'above'} it "
+                         f"{formatting.count(beyond)} ({beyond / total:.1%})"
+                         + ("" if h.below else f"\nnever seen since the last densification {h.never_seen:.1%}"))
 
-    def _show_events(self, events: list[Densified]) -> None:
+    def _show_totals(self, events: list[Densified]) -> None:
         totals = self.ui.model.totals
-        last = next((e for e in reversed(events) if not e.reset), None)
-        for name in ("cloned", "split", "pruned"):
+        last = next((e for e in reversed(events) if not e.reset or e.cloned or e.split or e.pruned), None)
+        for name in ACTIONS:
             put(self._cells["last", name], formatting.NONE if last is None else formatting.count(getattr(last, name)))
             put(self._cells["total", name], formatting.count(getattr(totals, name)))
         reset = next((e for e in reversed(events) if e.reset), None)
@@ -129,26 +133,11 @@ class DensificationPanel:
             number = formatting.count
             put(self._reset, f"{number(reset.reset)} opacities lowered at iteration {number(reset.iteration)}; "
                              f"{totals.resets} reset{'s' if totals.resets != 1 else ''} in all.")
-        newest = events[::-1][:ROWS]
-        for index, (row, cells) in enumerate(self._table_rows):
-            shown = index < len(newest)
-            show(row, shown)
-            if not shown:
-                continue
-            e = newest[index]
-            texts = (formatting.count(e.iteration), "reset" if e.reset else _signed("+", e.cloned),
-                     f"{formatting.count(e.reset)}" if e.reset else _signed("+", e.split), _signed("-", e.pruned),
-                     formatting.count(e.count))
-            for cell, text in zip(cells, texts):
-                put(cell, text)
 
     def _on_threshold(self, sender: int) -> None:
         path = self.ui.model.threshold_path()
         spec = BY_PATH[path]
         assert spec.lo is not None and spec.hi is not None
         value = min(max(float(dpg.get_value(self._line)), spec.lo), spec.hi)
+        self.preview.held()
         self.ui.set_option(path, float(f"{value:.4g}"))
-
-
-def _signed(sign: str, count: int) -> str:
-    return f"{sign}{count}" if count else "0"

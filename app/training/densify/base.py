@@ -134,6 +134,8 @@ class Strategy(ABC):
     An event is plan() and then carry_out() of what it gave; candidates() is plan() alone, so that a preview equals what
     then happens."""
 
+    refused: str = ""
+    """Why the last densify_now() did nothing."""
     KEPT: ClassVar[tuple[str, ...]] = ()
     """Attributes, JSON values all, that a run needs to go on exactly where it was saved."""
 
@@ -182,6 +184,7 @@ class Strategy(ABC):
         """An event at once, whatever the schedule says; None, with a sentence for the user, where nothing can be done."""
         with torch.no_grad():
             plan = self.plan(state, iteration, config, schedule, state.rng)
+            self.refused = plan.problem
             if plan.problem:
                 state.warn(f"Nothing was densified: {plan.problem}")
                 return None

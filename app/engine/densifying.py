@@ -1,0 +1,30 @@
+"""Densification at the user's word."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from app.engine.selecting import OF_ONE_MODEL
+from app.messages import DensifyNow
+
+if TYPE_CHECKING:
+    from app.engine.loop import Engine
+
+
+def densify_now(engine: Engine, command: DensifyNow) -> None:
+    """One event between two steps."""
+    model = engine.model
+    if model is None or model.trainer is None:
+        engine.notice("There is no run to densify; open a scene folder first.", "warning")
+        return
+    engine.jobs.cancel_named(*OF_ONE_MODEL)
+    trainer = model.trainer
+    record = engine._attempt("Densification", trainer.densify_now)
+    if record is None:
+        if trainer.strategy.refused:
+            engine.notice(f"Nothing was densified: {trainer.strategy.refused}")
+        return
+    engine.history.add(trainer.iteration, count=record.event.count)
+    engine.emit(record.event)
+    model.moved()
+    engine.publisher.curves_changed()

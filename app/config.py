@@ -77,8 +77,8 @@ class DensifyConfig:
 
 
 OptimizerRule = Literal["adam", "sgd", "still"]
-_RULE_HELP = ("adam (Kingma and Ba 2015), sgd with momentum, whose steps are as large as the gradients and so need a far larger "
-              "factor, or still: the group is not trained.")
+_RULE_HELP = ("adam (Kingma and Ba 2015), sgd with momentum, whose steps are as large as the gradients and so need a far "
+              "larger factor, or still: the group is not trained.")
 
 
 def _rule(what: str) -> Any:

@@ -229,8 +229,8 @@ def _record(trainer: Trainer, uid: int, index: int, statistic: float, stored: di
     update = next((float(np.linalg.norm(state.update)) for state in adam if state.group == "means"), math.nan)
     if trainer.phase == "backward":
         update = math.nan
-    point = (float(gradient_iteration(trainer)), statistic, float(gaussians.opacities[index]), float(gaussians.scales[index].max()),
-             gradient, update)
+    point = (float(gradient_iteration(trainer)), statistic, float(gaussians.opacities[index]),
+             float(gaussians.scales[index].max()), gradient, update)
     return _recorders.setdefault(trainer, _Recorder()).add(uid, point)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from render.config import (
     BELOW_ONE,
@@ -76,6 +76,52 @@ class DensifyConfig:
         return self.strategy == "absgs" or (self.absgrad and self.strategy in ("adc", "none"))
 
 
+OptimizerRule = Literal["adam", "sgd", "still"]
+_RULE_HELP = ("adam (Kingma and Ba 2015), sgd with momentum, whose steps are as large as the gradients and so need a far "
+              "larger factor, or still: the group is not trained.")
+
+
+def _rule(what: str) -> Any:
+    return setting("adam", f"What moves the {what}: {_RULE_HELP}", choices=get_args(OptimizerRule))
+
+
+def _factor(what: str) -> Any:
+    return setting(1.0, f"The learning rate of the {what} is multiplied by this.", lo=1e-3, hi=1e6, log=True, valid=POSITIVE)
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """The rule of each parameter group and a factor for its learning rate."""
+
+    means: OptimizerRule = _rule("means")
+    quats: OptimizerRule = _rule("quaternions")
+    log_scales: OptimizerRule = _rule("log scales")
+    logit_opacities: OptimizerRule = _rule("logit opacities")
+    sh0: OptimizerRule = _rule("base colour")
+    shN: OptimizerRule = _rule("higher SH bands")
+    means_factor: float = _factor("means")
+    quats_factor: float = _factor("quaternions")
+    log_scales_factor: float = _factor("log scales")
+    logit_opacities_factor: float = _factor("logit opacities")
+    sh0_factor: float = _factor("base colour")
+    shN_factor: float = _factor("higher SH bands")
+    momentum: float = setting(0.9, "Momentum of sgd.", lo=0.0, hi=0.999, valid=BELOW_ONE)
+    on_switch: Literal["zero", "keep"] = setting(
+        "zero", "When a group gets another rule: zero = what both rules remember of it starts anew; keep = it rests as it is "
+        "until its rule comes back.", choices=("zero", "keep"))
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    def rule(self, group: str) -> str:
+        """The rule of a parameter group."""
+        return getattr(self, group)
+
+    def factor(self, group: str) -> float:
+        """What the learning rate of a parameter group is multiplied by."""
+        return getattr(self, f"{group}_factor")
+
+
 @dataclass(frozen=True)
 class TrainConfig:
     """One training run. Defaults are graphdeco's (Kerbl et al. 2023) unless help says otherwise."""
@@ -101,7 +147,7 @@ class TrainConfig:
     quat_lr: float = setting(1e-3, "Learning rate of quaternions.", lo=1e-5, hi=1e-1, log=True, valid=POSITIVE)
     adam_eps: float = setting(1e-15, "Adam's epsilon.", lo=1e-20, hi=1e-6, log=True, valid=POSITIVE)
     sparse_adam: bool = setting(False, "Gaussians that are not in the pictures of a step stand still, parameters and momentum "
-                                "(sparse Adam, Mallick et al. 2024); saves time where few are seen.")
+                                "(sparse Adam, Mallick et al. 2024), under sgd as well; saves time where few are seen.")
     white_background: bool = setting(False, "White instead of black background. Opacities are reset as on black: "
                                      "graphdeco's extra reset where densification begins is not done.")
     seed: int = setting(0, "Seed of everything random; on the CPU a seed fixes every bit.", lo=0, live=False)
@@ -109,6 +155,7 @@ class TrainConfig:
                             "the training cameras.", unit="world", lo=0.0, hi=1000.0, valid=NOT_NEGATIVE)
     init_points: int = setting(20000, "Random points where a scene has none.", lo=100, hi=1_000_000, live=False)
     densify: DensifyConfig = field(default_factory=DensifyConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     raster: RasterConfig = field(default_factory=RasterConfig)
 
     def __post_init__(self) -> None:

@@ -4,6 +4,7 @@ Each part stands in a file of app/protocol/; a new part is a file there and a li
 """
 
 from app.protocol.commands import *  # noqa: F403
+from app.protocol.control import *  # noqa: F403
 from app.protocol.densify import *  # noqa: F403
 from app.protocol.events import *  # noqa: F403
 from app.protocol.films import *  # noqa: F403

@@ -79,15 +79,20 @@ def coerce(path: str, value: Any) -> Any:
 
 def with_option(config: TrainConfig, path: str, value: Any) -> TrainConfig:
     """A copy of `config` with one field changed. Raises OptionError, one sentence, where that cannot be."""
-    value = coerce(path, value)
-    words = path.split(".")
+    return with_options(config, {path: value})
+
+
+def with_options(config: TrainConfig, values: Mapping[str, Any]) -> TrainConfig:
+    """A copy of `config` with several fields changed at once. Raises OptionError, one sentence, where one cannot be."""
+    groups: dict[str, dict[str, Any]] = {}
+    for path, value in values.items():
+        value = coerce(path, value)
+        group, _, name = path.rpartition(".")
+        groups.setdefault(group, {})[name] = value
+    plain = groups.pop("", {})
     try:
-        if len(words) == 1:
-            return replace(config, **{words[0]: value})
-        group = getattr(config, words[0])
-        return replace(config, **{words[0]: replace(group, **{words[1]: value})})
-    except OptionError:
-        raise
+        nested = {group: replace(getattr(config, group), **fields_) for group, fields_ in groups.items()}
+        return replace(config, **plain, **nested)
     except ValueError as error:
         raise OptionError(str(error)) from None
 

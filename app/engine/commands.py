@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from app import messages as m
-from app.engine import auditing, densifying, filming, gradient_check, laboratory, pictures, selecting, work
-from app.options import OptionError, flatten, is_live, with_option
+from app.engine import auditing, control, densifying, filming, gradient_check, laboratory, pictures, selecting, work
 
 if TYPE_CHECKING:
     from app.engine.loop import Engine
@@ -31,39 +30,24 @@ def open_scene(engine: Engine, command: m.OpenScene) -> None:
     engine.jobs.add(work.open_path(engine, command))
 
 
-def _may_train(engine: Engine) -> bool:
-    """Whether there is, or soon will be, something to train; says why not."""
-    if engine.jobs.has(work.OPENING) or engine.jobs.has(work.RESETTING):
-        return True
-    model = engine.model
-    if model is None:
-        engine.notice("There is nothing to train yet; open a scene first.", "warning")
-    elif model.trainer is None:
-        engine.notice("A PLY has no photographs to train with; open a scene folder instead.", "warning")
-    elif model.trainer.iteration >= model.trainer.config.iterations:
-        done = model.trainer.config.iterations
-        engine.notice(f"All {done:,} iterations are done; raise iterations or reset.", "warning")
-    else:
-        engine.failed = False
-        return True
-    return False
-
-
 def play(engine: Engine, command: m.Play) -> None:
-    if _may_train(engine):
+    if control.may_train(engine):
+        engine.control.drop()
         engine.running, engine.steps_left = True, None
 
 
 def pause(engine: Engine, command: m.Pause) -> None:
     if engine.training:
         engine.recorder.note("paused")
+    engine.control.drop()
     engine.running, engine.steps_left = False, None
 
 
 def step(engine: Engine, command: m.Step) -> None:
     if command.count < 1:
         engine.notice(f"step count is {command.count}; it must be at least 1.", "error")
-    elif _may_train(engine):
+    elif control.may_train(engine):
+        engine.control.drop()
         engine.running, engine.steps_left = True, command.count
 
 
@@ -73,32 +57,6 @@ def reset(engine: Engine, command: m.Reset) -> None:
     elif not engine.jobs.has(work.RESETTING):
         engine.jobs.cancel_named(work.EVALUATING, *OF_A_RUN)
         engine.jobs.add(work.reset(engine))
-
-
-def set_option(engine: Engine, command: m.SetOption) -> None:
-    trainer = engine.model.trainer if engine.model is not None else None
-    try:
-        changed = with_option(engine.config, command.name, command.value)
-    except OptionError as error:
-        engine.notice(str(error), "error")
-    else:
-        if changed != engine.config:
-            _apply(engine, command.name, changed, trainer)
-    # In any case, so that a slider which asked for too much returns to what holds.
-    engine.emit(m.ConfigChanged(flatten(engine.config)))
-
-
-def _apply(engine: Engine, path: str, changed: Any, trainer: Any) -> None:
-    engine.recorder.option(path, flatten(engine.config)[path], flatten(changed)[path])
-    engine.config = changed
-    if trainer is not None and is_live(path):
-        trainer.set_option(path, flatten(changed)[path])
-        engine.say_notices()
-    elif trainer is not None:
-        engine.notice(f"{path} acts when the run is reset.")
-    if engine.model is not None:
-        engine.model.fixed_config = changed
-        engine.model.moved()
 
 
 def set_backend(engine: Engine, command: m.SetBackend) -> None:
@@ -139,7 +97,7 @@ def shutdown(engine: Engine, command: m.Shutdown) -> None:
 
 
 HANDLERS: dict[type[m.Command], Callable[[Engine, Any], None]] = {
-    m.OpenScene: open_scene, m.Play: play, m.Pause: pause, m.Step: step, m.Reset: reset, m.SetOption: set_option,
+    m.OpenScene: open_scene, m.Play: play, m.Pause: pause, m.Step: step, m.Reset: reset, m.SetOption: control.set_option,
     m.SetBackend: set_backend, m.Evaluate: evaluate, m.SavePly: save_ply, m.CancelJob: cancel_job, m.Select: selecting.select,
     m.SelectRegion: selecting.select_region, m.SelectRange: selecting.select_range, m.SelectMore: selecting.select_more,
     m.Operate: selecting.operate, m.Undo: selecting.undo, m.Redo: selecting.redo,
@@ -149,4 +107,6 @@ HANDLERS: dict[type[m.Command], Callable[[Engine, Any], None]] = {
     m.AuditRasterizer: auditing.audit,
     m.SavePicture: pictures.save_picture, m.ExportVideo: filming.export_video, m.RunLanes: laboratory.lanes,
     m.DensifyNow: densifying.densify_now,
+    m.TakePart: control.take_part, m.RunUntil: control.run_until, m.SetOptions: control.set_options,
+    m.SetPace: control.set_pace,
 }

@@ -19,7 +19,7 @@ def densify_now(engine: Engine, command: DensifyNow) -> None:
         return
     engine.jobs.cancel_named(*OF_ONE_MODEL)
     trainer = model.trainer
-    record = engine._attempt("Densification", trainer.densify_now)
+    record = engine.attempt("Densification", trainer.densify_now)
     if record is None:
         if trainer.strategy.refused:
             engine.notice(f"Nothing was densified: {trainer.strategy.refused}")

@@ -145,8 +145,8 @@ class OpacityReset:
     @staticmethod
     def _forget(model: Model, mask: Tensor) -> None:
         if model.trainer is not None:
-            for moment in model.trainer.state.optimizer.moments("logit_opacities"):
-                moment.masked_fill_(mask, 0.0)
+            for memory in model.trainer.state.optimizer.memories("logit_opacities"):
+                memory.masked_fill_(mask, 0.0)
 
     @staticmethod
     def _done(model: Model) -> None:

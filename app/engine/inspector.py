@@ -1,4 +1,5 @@
-"""What open panels ask about the model: answered beside training at a bounded share of the time, and only while asked.
+"""What open panels ask about the model: answered beside training at the share of the time that SetPace allows, and only while
+asked.
 
 An instrument is a function (model, question) -> answer in app/inspection, entered in INSTRUMENTS and imported when the
 first question for it arrives.
@@ -30,8 +31,6 @@ INSTRUMENTS: dict[str, str] = {
     "event": "app.inspection.densification:event",
 }
 """Where the function of each instrument stands: "module:function"."""
-TRAINING_SHARE = 6.0
-"""While it trains, training gets this many times what answers cost, each instrument taken by itself."""
 INTERVAL = 0.1
 """Seconds between two answers to the same question, at least, while the model moves."""
 
@@ -84,14 +83,14 @@ class Inspector:
 
     def _due(self, name: str) -> float | None:
         engine, model = self._engine, self._engine.model
-        if model is None or (engine.viewer.request is not None and engine.viewer.request.hidden):
+        if model is None or engine.control.headless or (engine.viewer.request is not None and engine.viewer.request.hidden):
             return None
         kept = self._kept.get(name)
         if kept is None or kept.answer.question != self._request.questions[name]:
             return -1e9
         if kept.model == (id(model), model.version):
             return None
-        return kept.ended + (max(INTERVAL, TRAINING_SHARE * kept.seconds) if engine.training else 0.0)
+        return kept.ended + (max(INTERVAL, engine.control.pace.panel_wait * kept.seconds) if engine.training else 0.0)
 
     # ------------------------------------------------------------------ answering
 

@@ -19,6 +19,7 @@ from app.data.scene import SceneError
 from app.engine import commands, work
 from app.engine.background import Background, Report
 from app.engine.checkpoints import Checkpoints
+from app.engine.control import Control
 from app.engine.full import out_of_memory
 from app.engine.history import History, Smoothed
 from app.engine.inspector import Inspector
@@ -39,6 +40,8 @@ from app.messages import (
     SavePly,
     Select,
     SetOption,
+    SetOptions,
+    SetPace,
     Snapshot,
     ViewRequest,
 )
@@ -50,7 +53,7 @@ if TYPE_CHECKING:
 
 JOIN_SECONDS = 30.0
 """How long close() waits for what cannot be given up: an optimiser step, a densification, a file that is written."""
-PATIENT = (SavePly, Select, SetOption)
+PATIENT = (SavePly, Select, SetOption, SetOptions, SetPace)
 """Commands that wait for the step or the picture under way; sliders send many. All others end it."""
 
 
@@ -89,6 +92,7 @@ class Engine:
         self.publisher = Publisher(self)
         self.recorder = Recorder(self)
         self.checkpoints = Checkpoints(self)
+        self.control = Control(self)
         self.backgrounds: list[Background] = []
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._shared = 0, ""                     # (threads, backend) that the threads were last set for
@@ -108,6 +112,7 @@ class Engine:
         self.branch = MAIN                       # of the run, see app/training/checkpoint.py
         self.recorder.start_over()
         self.checkpoints.start_over()
+        self.control.start_over()
 
     # ------------------------------------------------------------------ from other threads
 
@@ -167,6 +172,7 @@ class Engine:
     def fail(self, doing: str, error: BaseException) -> None:
         """An exception nobody expected: the user gets to read it, and the run pauses."""
         self.running, self.steps_left, self.failed = False, None, True
+        self.control.drop()
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         summary = f"{doing} failed: {type(error).__name__}: {error}"
         print(f"splatscope: {summary}", file=sys.stderr, flush=True)
@@ -226,7 +232,9 @@ class Engine:
         if not self._inspect():
             return
         self.publisher.publish_if_due()
-        if self.step_allowed():
+        if self.control.pending:
+            self.control.take_part()
+        elif self.step_allowed():
             self.step()
         elif not self.running:
             self.settle()
@@ -267,7 +275,8 @@ class Engine:
 
     def _rest(self) -> None:
         """Sleep until a command, a view request, news of a helper thread or the next due time, unless there is work."""
-        if self.stopping.is_set() or self.step_allowed() or (self.jobs.current and not self.jobs.waiting):
+        busy = self.control.pending or self.step_allowed() or (self.jobs.current and not self.jobs.waiting)
+        if self.stopping.is_set() or busy:
             return
         due = [t for t in (self.viewer.due(), self.publisher.due(), self._inspection_due()) if t is not None]
         timeout = max(0.0, min(due) - self.clock()) if due else None
@@ -284,7 +293,7 @@ class Engine:
         """Whether the model is on its way, also while a job holds it up for a moment."""
         model = self.model
         return bool(self.running and model is not None and model.trainer is not None
-                    and model.iteration < model.options.iterations)
+                    and (model.iteration < model.options.iterations or self.control.phase == "update"))
 
     @property
     def wants_steps(self) -> bool:
@@ -300,7 +309,7 @@ class Engine:
         if self.model is None:
             return "empty"
         trainer = self.model.trainer
-        if trainer is not None and trainer.iteration >= trainer.config.iterations:
+        if trainer is not None and trainer.iteration >= trainer.config.iterations and not trainer.phase:
             return "finished"
         return "running" if self.running else "paused"
 
@@ -313,12 +322,12 @@ class Engine:
         assert self.model is not None and self.model.trainer is not None
         trainer = self.model.trainer
         begun = self.clock()
-        report = self._attempt(f"Training step {trainer.iteration + 1}", trainer.step)
+        report = self.attempt(f"Training step {trainer.iteration + 1}", trainer.step)
         if report is not None:
             self.model.moved()
-            self._stepped(report, self.clock() - begun)
+            self.stepped(report, self.clock() - begun)
 
-    def _attempt(self, doing: str, action: Callable[[], Any]) -> Any:
+    def attempt(self, doing: str, action: Callable[[], Any]) -> Any:
         """What `action` of the trainer returns; None where it went wrong, which pauses the run and is said."""
         from app.training.verdict import TrainingStopped
 
@@ -329,6 +338,7 @@ class Engine:
             pass
         except (TrainingStopped, SceneError, OSError) as error:   # the latter: a photograph that cannot be decoded
             self.running, self.steps_left = False, None
+            self.control.drop()
             self.notice(str(error), "error", aloud=True)
             self.checkpoints.save("stop")
         except Exception as error:  # noqa: BLE001 - shown to the user
@@ -339,14 +349,14 @@ class Engine:
             self.say_notices()
         return None
 
-    def _stepped(self, report: Any, seconds: float) -> None:
+    def stepped(self, report: Any, seconds: float) -> None:
         self.pace.stepped(seconds)
         self.seconds += seconds
         if any(report.stage_ms.values()):   # a GPU's first step has none yet
             self.stage_ms.add(**report.stage_ms)
         self.view_name = report.view_name
         self.history.add(report.iteration, count=report.gaussians)
-        self._measured(report.measured, report.loss, report.psnr)
+        self.measured(report.measured, report.loss, report.psnr)
         self.publisher.stepped()
         self.recorder.stepped(report)
         if report.densified is not None:
@@ -360,25 +370,29 @@ class Engine:
             self.running, self.steps_left = False, None
             self.notice(f"Training has reached iteration {report.iteration:,}.")
             self.recorder.note("finished")
+            self.control.finished()
             self.jobs.add(work.evaluate(self))
-        elif self.running and self.steps_left is None and work.evaluation_due(self):
+            return
+        self.control.stepped(report)
+        if self.running and self.steps_left is None and work.evaluation_due(self):
             self.jobs.add(work.evaluate(self))
 
-    def _measured(self, iteration: int, loss: float, psnr: float) -> None:
+    def measured(self, iteration: int, loss: float, psnr: float) -> None:
         """Take in what a step measured, once; on a GPU that is known a step later."""
         if iteration > self.last_measured:
             self.last_measured, self.last_loss, self.last_psnr = iteration, loss, psnr
             self.history.add(iteration, loss=loss, train_psnr=psnr)
+            self.control.measured(loss, psnr)
 
     def settle(self) -> None:
         """Nothing goes on: a GPU is asked for what the last step measured."""
         trainer = self.model.trainer if self.model is not None else None
-        if trainer is None or trainer.measured.iteration == trainer.iteration:
+        if trainer is None or trainer.measured.iteration >= trainer.iteration:   # more in the middle of a step
             return
-        self._attempt("Reading the last step", trainer.settle)
+        self.attempt("Reading the last step", trainer.settle)
         found = trainer.measured
         if found.iteration > self.last_measured:
-            self._measured(found.iteration, found.loss, found.psnr)
+            self.measured(found.iteration, found.loss, found.psnr)
             self.publisher.curves_changed()
 
     def say_notices(self) -> None:

@@ -194,7 +194,7 @@ def install(engine: Engine, model: Model, event: SceneOpened, opened: Opened) ->
         engine.running, engine.steps_left = False, None
     engine.checkpoints.leave()
     engine.model = model
-    engine.pace = Pace.for_backend(model.backend)
+    engine.pace = Pace.for_backend(model.backend).follow(engine.control.pace)
     engine.failed = False
     engine.start_over()
     engine.viewer.forget()

@@ -3,7 +3,7 @@
 The rules, so that dragging stays smooth while a scene trains:
 - A changed request is drawn before the next step. While the user drags, a step is taken only when step and picture both
   fit before the next picture is due, so a slow scene stops training for as long as the drag lasts.
-- A picture that only follows the model is drawn seldom enough to cost a fixed share of the time.
+- A picture that only follows the model is drawn seldom enough to cost the share of the time that the user allows.
 - The picture is drawn at a fraction of its side when the whole would cost more than its budget, and refined in bands
   when the model stands still.
 """
@@ -12,16 +12,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from app.pace import PaceConfig
+
 LEVELS = (1.0, 0.5, 0.25, 0.125)
 """Sides at which a picture may be drawn, relative to what was asked for."""
 DRAG_INTERVAL = 1.0 / 30.0
 """Drawing faster than this while dragging is lost on a window under software GL."""
 DRAG_DEADLINE = 0.08
 """The picture follows the hand at least this often (12 fps, so that 10 fps are kept)."""
-STILL_INTERVAL = 1.0 / 15.0
-"""How often a picture follows a model that trains, at most."""
-TRAINING_SHARE = 4.0
-"""Training gets this many times what such pictures cost."""
 DRAG_BUDGET = 0.045
 STILL_BUDGET = 0.12
 """What one picture may cost while dragging, and otherwise."""
@@ -58,11 +56,17 @@ class Pace:
     step_seconds: float = 0.0      # one training step, smoothed
     view_end: float = -1e9         # when the last picture was done
     view_seconds: float = 0.0      # what it cost
+    wanted: PaceConfig = field(default_factory=PaceConfig)
 
     @staticmethod
     def for_backend(backend: str) -> Pace:
         """Nothing measured yet; a slow renderer starts with small pictures."""
         return Pace(ViewCost(FIRST_GUESS.get(backend, ViewCost.per_pixel)))
+
+    def follow(self, wanted: PaceConfig) -> Pace:
+        """What the user wants of pictures that follow a model that trains."""
+        self.wanted = wanted
+        return self
 
     def stepped(self, seconds: float) -> None:
         self.step_seconds += (seconds - self.step_seconds) * (0.2 if self.step_seconds else 1.0)
@@ -80,7 +84,7 @@ class Pace:
             return self.view_end + max(DRAG_INTERVAL - self.view_seconds, 0.5 * self.view_seconds)
         if model_moved:
             return self.view_end + (max(0.0, DRAG_DEADLINE - self.view_seconds) if moving
-                                    else max(STILL_INTERVAL, TRAINING_SHARE * self.view_seconds))
+                                    else max(1.0 / self.wanted.view_rate, self.wanted.view_wait * self.view_seconds))
         return self.view_end if refine else None
 
     def step_allowed(self, now: float, *, moving: bool, view_due: float | None) -> bool:

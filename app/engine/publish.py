@@ -22,6 +22,8 @@ INTERVAL = 1.0 / 60.0
 """Seconds between two snapshots, at least."""
 STEP_INTERVAL = 1.0 / 15.0
 """The same where only the step counter moved."""
+HEADLESS_INTERVAL = 0.5
+"""The same where the window yields."""
 CURVE_INTERVAL = 0.2
 PANEL_INTERVAL = 0.25
 """For histogram, memory and the rate."""
@@ -77,7 +79,7 @@ class Publisher:
         """When the next snapshot should go out; None when nothing changed."""
         if self.dirty:
             return self._last + INTERVAL
-        return self._last + STEP_INTERVAL if self._moved else None
+        return self._last + (HEADLESS_INTERVAL if self._engine.control.headless else STEP_INTERVAL) if self._moved else None
 
     def publish_if_due(self) -> None:
         due = self.due()
@@ -116,7 +118,7 @@ class Publisher:
             device=device_name(model.backend), frame=engine.viewer.frame, curves=self._curves,
             histogram=self._histogram, stage_ms=dict(engine.stage_ms.values), memory=self._memory,
             selected=self._selected(model), answers=engine.inspector.answers, seconds=engine.seconds,
-            view_name=engine.view_name, selection=engine.selection.state(),
+            view_name=engine.view_name, steering=engine.control.state(), selection=engine.selection.state(),
             densify_window=(trainer.schedule.start, trainer.schedule.stop) if trainer is not None else (0, 0))
 
     def rate(self) -> float:
@@ -135,7 +137,7 @@ class Publisher:
         self._panel_at = now
         self._memory = memory_bytes(model)
         request = engine.viewer.request
-        if model.trainer is None or request is None or not request.histogram or request.hidden:
+        if model.trainer is None or request is None or not request.histogram or request.hidden or engine.control.headless:
             self._histogram = None
         else:
             from app.training.probes import histogram

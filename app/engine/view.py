@@ -54,7 +54,8 @@ class Viewer:
     @property
     def moving(self) -> bool:
         """The user drags in a window that is to be seen."""
-        return self.request is not None and self.request.moving and not self.request.hidden
+        request = self.request
+        return request is not None and request.moving and not request.hidden and not self._engine.control.headless
 
     def poll(self) -> None:
         self._seen, newest = self._engine.view_requests.newer_than(self._seen)
@@ -73,7 +74,7 @@ class Viewer:
     def due(self) -> float | None:
         """When the next picture should begin; None = the last one still holds, or nothing can be drawn."""
         engine, request = self._engine, self.request
-        if request is None or request.hidden or engine.model is None:
+        if request is None or request.hidden or engine.model is None or engine.control.headless:
             return None
         return engine.pace.view_due(changed=self._changed(), model_moved=self._moved(), moving=request.moving,
                                     refine=self._to_refine())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from contextlib import nullcontext
@@ -36,6 +37,7 @@ EVALUATION_SHARE = 20.0
 class LastEvaluation:
     at: float = 0.0       # engine.seconds when it ended
     cost: float = 0.0     # seconds it took
+    psnr: float = math.nan
 
 
 # ---------------------------------------------------------------- the renderer
@@ -122,7 +124,7 @@ def switch_backend(engine: Engine, name: str) -> Job:
                               f"into the memory that {resolved} works in.") from error
         engine.backend = resolved
         engine.stage_ms.clear()
-        engine.pace = Pace.for_backend(resolved)
+        engine.pace = Pace.for_backend(resolved).follow(engine.control.pace)
         say_fallback(engine, ready)
         engine.notice(f"The backend is now {resolved}.")
         engine.recorder.note("backend", name=resolved)
@@ -178,11 +180,12 @@ def evaluate(engine: Engine, *, asked: bool = False) -> Job:
         engine.settle()
         begun = engine.clock()
         result = yield from evaluation_job(model.trainer, views, seen=engine.recorder.seen(views, asked=asked))
-        engine.last_evaluation = LastEvaluation(engine.seconds, engine.clock() - begun)
+        engine.last_evaluation = LastEvaluation(engine.seconds, engine.clock() - begun, result.psnr)
         engine.history.add(result.iteration, test_psnr=result.psnr)
         engine.publisher.curves_changed()
         engine.emit(Evaluated(result.iteration, result.psnr, result.ssim,
                               tuple((view.name, view.psnr, view.ssim) for view in result.views)))
+        engine.control.evaluated(result.psnr, result.iteration)
         if asked:
             engine.notice(f"PSNR {result.psnr:.2f} dB, SSIM {result.ssim:.4f} over {len(views)} held-out "
                           f"view{'s' if len(views) > 1 else ''} at iteration {result.iteration}.")

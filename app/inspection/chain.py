@@ -22,8 +22,8 @@ from app.inspection.questions import ChainQuestion, Unanswerable
 from app.inspection.results import AdamState, Chain, Link, Relative, Trail
 from app.training import schedule
 from app.training.densify.adc import AdaptiveDensityControl
-from app.training.optimizer import BETA1, BETA2
 from app.training.trainer import Trainer
+from app.training.updates import gradient_iteration, last_rates, last_update, seen_in_step
 from render.config import RasterConfig
 from render.reference.project import project
 from render.types import PARAM_GROUPS, Camera
@@ -88,7 +88,7 @@ def chain(model: Model, question: ChainQuestion) -> Chain:
     index = int(found[0, 0])
     raw = {name: tensor.detach()[index:index + 1].cpu().double() for name, tensor in model.params.trained().items()}
     trainer = model.trainer
-    if trainer is None or trainer.iteration == 0 or trainer.last_config is None or trainer.last_camera is None:
+    if trainer is None or trainer.last_config is None or trainer.last_camera is None:
         return _still(model, question, index, raw)
     return _trained(trainer, question.uid, index, raw)
 
@@ -127,7 +127,7 @@ def _link(node: str, shown: str, value: Tensor, cotangent: Tensor | None, parts:
 def _trained(trainer: Trainer, uid: int, index: int, raw: dict[str, Tensor]) -> Chain:
     rows, config = trainer.state.rows, trainer.last_config
     assert config is not None and trainer.last_camera is not None
-    adam = _adam(trainer, index)
+    adam, iteration = _adam(trainer, index), gradient_iteration(trainer)
     updates = {state.group: torch.from_numpy(state.update)[None] for state in adam}
     before = {name: raw[name] - updates.get(name, 0.0) for name in PARAM_GROUPS}
     stored = {name: gradient[index].detach().cpu().double() for name, gradient in trainer.gradients().items()}
@@ -136,7 +136,7 @@ def _trained(trainer: Trainer, uid: int, index: int, raw: dict[str, Tensor]) -> 
     recomputed: dict[str, Tensor] = {}
     if float(rows["last.extents"][index, 0]) > 0 and all(name in rows for name in TAPS.values()):
         tap = {name: rows[key][index].detach().cpu().double() for name, key in TAPS.items()}
-        degree = schedule.resolve(config).sh_degree(trainer.iteration, math.isqrt(raw["shN"].shape[1] + 1) - 1)
+        degree = schedule.resolve(config).sh_degree(iteration, math.isqrt(raw["shN"].shape[1] + 1) - 1)
         nodes = l.forward(before, trainer.last_camera, config.raster, min(degree, config.sh_degree))
         recomputed = l.backward(nodes, tap)
         links = _between(nodes, recomputed, rows.get("tap.v_abs_means2d"), index)
@@ -152,7 +152,7 @@ def _trained(trainer: Trainer, uid: int, index: int, raw: dict[str, Tensor]) -> 
                           residual=residual))
     view = trainer.views[trainer.last_view_index].name if trainer.last_view_index is not None else ""
     verdict = fate(trainer, index)
-    return Chain(uid, trainer.iteration, view, tuple(notes), tuple(links), adam, trainer.state.optimizer.steps["means"],
+    return Chain(uid, iteration, view, tuple(notes), tuple(links), adam, trainer.state.optimizer.steps["means"],
                  verdict, trails=_record(trainer, uid, index, verdict.statistic, stored, adam), **_relatives(trainer, uid))
 
 
@@ -179,40 +179,41 @@ def _residual(recomputed: Tensor | None, stored: Tensor | None, terms: Tensor | 
 
 
 def _adam(trainer: Trainer, index: int) -> tuple[AdamState, ...]:
-    """The moments as they are, and what the last step made of them."""
-    config, optimizer = trainer.last_config, trainer.state.optimizer
-    assert config is not None
-    rates = schedule.learning_rates(config, trainer.iteration, trainer.extent)
-    still = is_frozen(trainer, index) or (config.sparse_adam and float(trainer.state.rows["last.extents"][index, 0]) <= 0)
-    states = []
+    """What the optimiser remembers as it is, and what the last step made of it; no update while that is pending."""
+    optimizer, rates, states = trainer.state.optimizer, last_rates(trainer), []
     for group, gradient in trainer.gradients().items():
         m, v = (moment[index].detach().cpu().double() for moment in optimizer.moments(group))
-        step, rate = optimizer.steps[group], rates[group]
-        update = -rate / (1 - BETA1**step) * m / ((v / (1 - BETA2**step)).sqrt() + config.adam_eps)
-        if still or not gradient.numel():
-            update = torch.zeros_like(m)
-        states.append(AdamState(group, gradient[index].detach().cpu().double().numpy(), m.numpy(), v.numpy(), rate,
-                                update.numpy()))
+        rule, momentum, update = optimizer.rules[group], optimizer.momentum(group), last_update(trainer, group, index)
+        if rule == "sgd":
+            m, v = (torch.zeros_like(m) if momentum is None else momentum[index].cpu().double()), torch.zeros_like(v)
+        states.append(AdamState(group, gradient[index].detach().cpu().double().numpy(), m.numpy(), v.numpy(), rates[group],
+                                np.zeros(m.shape) if update is None else update.numpy(), rule))
     return tuple(states)
 
 
 def _was_reset(trainer: Trainer) -> bool:
     """Whether opacities were reset right after the last step."""
-    return isinstance(trainer.strategy, AdaptiveDensityControl) and trainer.schedule.resets(trainer.iteration)
+    return (not trainer.phase and isinstance(trainer.strategy, AdaptiveDensityControl)
+            and trainer.schedule.resets(trainer.iteration))
 
 
 def _notes(trainer: Trainer, uid: int, index: int) -> list[str]:
     notes = []
     assert trainer.last_config is not None
-    born = trainer.lineage.born(uid)
-    if born and born == trainer.iteration:
+    pending, born, seen = trainer.phase == "backward", trainer.lineage.born(uid), seen_in_step(trainer)
+    if pending:
+        notes.append("In the middle of a step: the gradients are known, the update is pending, so nothing has moved yet.")
+    if born and born == trainer.iteration and not pending:
         notes.append("It was born after this step: the next one gives its first gradient.")
+    elif seen is None or not float(seen[index, 0]) > 0:
+        notes.append(("It was not in the last view" if trainer.last_config.micro_batch == 1 else
+                      "It was in no view of the step") + ": its gradient there is exactly 0"
+                     + ("." if pending else ", and sparse Adam let it stand still." if trainer.last_config.sparse_adam else
+                        ", and the optimiser moved it by its momentum alone."))
     elif not float(trainer.state.rows["last.extents"][index, 0]) > 0:
-        notes.append("It was not in the last view: its gradient there is exactly 0"
-                     + (", and sparse Adam let it stand still." if trainer.last_config.sparse_adam else
-                        ", and Adam moved it by its momentum alone."))
+        notes.append("It was in other views of the step, not in the last one, so there are no links.")
     if is_frozen(trainer, index):
-        notes.append("It is frozen: the gradient is worked out, but Adam leaves it alone.")
+        notes.append("It is frozen: the gradient is worked out, but the optimiser leaves it alone.")
     if trainer.last_config.micro_batch > 1:
         notes.append(f"The step averaged {trainer.last_config.micro_batch} views: the links are those of the last, the "
                      "gradients of the parameters those of all.")
@@ -226,8 +227,10 @@ def _record(trainer: Trainer, uid: int, index: int, statistic: float, stored: di
     gaussians = trainer.gaussians()
     gradient = float(stored["means"].norm()) if "means" in stored else math.nan
     update = next((float(np.linalg.norm(state.update)) for state in adam if state.group == "means"), math.nan)
-    point = (float(trainer.iteration), statistic, float(gaussians.opacities[index]), float(gaussians.scales[index].max()),
-             gradient, update)
+    if trainer.phase == "backward":
+        update = math.nan
+    point = (float(gradient_iteration(trainer)), statistic, float(gaussians.opacities[index]),
+             float(gaussians.scales[index].max()), gradient, update)
     return _recorders.setdefault(trainer, _Recorder()).add(uid, point)
 
 

@@ -78,14 +78,15 @@ class Link:
 
 @dataclass(frozen=True)
 class AdamState:
-    """Adam of one parameter group of one Gaussian; arrays are shaped as the parameter."""
+    """The optimiser of one parameter group of one Gaussian; arrays are shaped as the parameter."""
 
     group: str
     gradient: np.ndarray
-    exp_avg: np.ndarray
-    exp_avg_sq: np.ndarray
+    exp_avg: np.ndarray            # Adam's first moment, or SGD's momentum
+    exp_avg_sq: np.ndarray         # Adam's second; SGD has none: 0
     rate: float                    # learning rate of the last step
-    update: np.ndarray             # what that step added to the parameter
+    update: np.ndarray             # what that step added to the parameter; 0 while it is pending
+    rule: str = "adam"
 
 
 @dataclass(frozen=True)

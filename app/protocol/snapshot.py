@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from app.protocol.control import Steering
 from app.protocol.events import JobProgress
 from app.protocol.view import Frame
 
@@ -102,4 +103,5 @@ class Snapshot:
     densify_window: tuple[int, int] = (0, 0)   # first and last iteration that may densify, schedule applied
     answers: Mapping[str, Answer] = field(default_factory=dict)    # to the newest InspectRequest, by instrument
     selection: SelectionState = SelectionState()
+    steering: Steering = Steering()        # the step under way, and what the run goes on for
     run_folder: str = ""                   # where the run is recorded; empty where it is not

@@ -100,7 +100,8 @@ class Rows:
     def nbytes(self) -> dict[str, int]:
         """Bytes by kind: parameters, adam, statistics and gradients."""
         kinds = {"parameters": 0, "adam": 0, "statistics": 0, "gradients": 0}
-        prefixes = {"adam": "adam", "stat": "statistics", "mark": "statistics", "grad": "gradients", "tap": "gradients"}
+        prefixes = {"adam": "adam", "sgd": "adam", "stat": "statistics", "mark": "statistics", "grad": "gradients",
+                    "tap": "gradients"}
         for name, array in self._arrays.items():
             kinds[prefixes.get(name.split(".")[0], "parameters")] += array.numel() * array.element_size()
         return kinds

@@ -87,6 +87,7 @@ def means_lr(config: TrainConfig, iteration: int, extent: float) -> float:
 
 
 def learning_rates(config: TrainConfig, iteration: int, extent: float) -> dict[str, float]:
-    """The learning rate of every parameter group at an iteration."""
-    return {"means": means_lr(config, iteration, extent), "quats": config.quat_lr, "log_scales": config.scale_lr,
-            "logit_opacities": config.opacity_lr, "sh0": config.sh0_lr, "shN": config.shN_lr}
+    """The learning rate of every parameter group at an iteration, its factor included."""
+    rates = {"means": means_lr(config, iteration, extent), "quats": config.quat_lr, "log_scales": config.scale_lr,
+             "logit_opacities": config.opacity_lr, "sh0": config.sh0_lr, "shN": config.shN_lr}
+    return {group: rate * config.optimizer.factor(group) for group, rate in rates.items()}

@@ -78,7 +78,7 @@ class Stepping:
         t.last_config = replace(t.config, raster=t.last_config.raster)
         extents = rows.get("last.union")
         t.state.optimizer.step(t.gradients(), schedule.learning_rates(t.config, iteration, t.extent),
-                               eps=t.config.adam_eps, backend=t.backend, ok=self._ok,
+                               eps=t.config.adam_eps, backend=t.backend, settings=t.config.optimizer, ok=self._ok,
                                extents=(rows["last.extents"] if extents is None else extents)
                                if t.config.sparse_adam else None)
         self._ok = None

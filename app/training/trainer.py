@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +19,7 @@ from app.config import StrategyName, TrainConfig
 from app.data.orient import scene_extent
 from app.data.scene import Scene, SceneError, View
 from app.messages import Densified
+from app.options import with_options
 from app.training import schedule
 from app.training.densify.absgs import AbsGS
 from app.training.densify.adc import AdaptiveDensityControl
@@ -188,6 +189,12 @@ class Trainer:
         self.config = value
         self._apply(path)
         return bool(named[name].metadata.get("live", True))
+
+    def set_options(self, values: Mapping[str, Any]) -> None:
+        """Replace several fields, all or none. Raises OptionError, a ValueError of one sentence."""
+        self.config = with_options(self.config, values)
+        for path in values:
+            self._apply(path)
 
     def set_backend(self, name: str) -> None:
         """Go on with another backend from the next step on. Raises ValueError for one that cannot run here."""

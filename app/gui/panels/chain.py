@@ -168,7 +168,8 @@ class ChainView:
                 self._cells[link.name] = name, self._mono(""), self._mono("")
 
     def _show_adam(self, states: tuple[AdamState, ...], steps: int) -> None:
-        put(self._adam_title, f"Adam, step {formatting.count(steps)}")
+        others = {state.rule for state in states} - {"adam"}
+        put(self._adam_title, "Optimiser" if others else f"Adam, step {formatting.count(steps)}")
         known = {state.group: state for state in states}
         for group, cells in self._adam_cells.items():
             state = known.get(group)
@@ -177,7 +178,8 @@ class ChainView:
                 norms = (state.gradient, state.exp_avg, np.sqrt(state.exp_avg_sq), state.update)
                 for cell, values in zip(cells, norms):
                     put(cell, f"{formatting.number(float(np.linalg.norm(values)), 2):>7}")
-        lines = [f"{GROUPS[s.group]:<10} lr {formatting.number(s.rate, 3):>8}  moved {np.abs(s.update).max() / s.rate:4.2f} lr"
+        lines = [f"{GROUPS[s.group]:<10} lr {formatting.number(s.rate, 3):>8}  " + {
+            "adam": f"moved {np.abs(s.update).max() / s.rate:4.2f} lr", "still": "stands still"}.get(s.rule, s.rule)
                  for s in states if s.update.size and s.rate > 0]
         put(self._rates, "\n".join(lines))
 

@@ -7,7 +7,7 @@ from app.gui.toolkit import dpg
 from app.gui.widgets import Rows, Ui, heading
 
 PARTS = (("parameters", "Parameters", "The raw parameters of all Gaussians"),
-         ("adam", "Adam state", "First and second moments of every parameter"),
+         ("adam", "Optimiser", "Adam's two moments of every parameter, and the momentum of SGD where it is used"),
          ("statistics", "Statistics", "What densification has gathered since the last time"),
          ("gradients", "Gradients", "Of the last step, kept to be looked at"),
          ("images", "Images", "Decoded photographs, 8 bit"),

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
-from app.training import schedule
 from app.training.densify.statistics import COUNT, PER_NDC, SILENT, screen_gradient, threshold
-from app.training.marks import FROZEN
-from app.training.optimizer import BETA1, BETA2
 from app.training.quantities.registry import Subject, probe
+from app.training.updates import last_update, seen_in_step
 
 DECADES = 4.0
 """The distance to the densify threshold is shown within so many decades; a statistic of 0 is infinitely far below."""
+UPDATE_MISSING = "let the optimiser take its part of a step first"
 
 
 def unseen_last(subject: Subject) -> Tensor:
-    """Not in the last view, so without a gradient of the last step."""
+    """Not in the last view, so without a gradient in its picture."""
     trainer = subject.training
     if trainer.last_extents is None or trainer.tap is None:
-        return torch.ones(len(trainer.params), dtype=torch.bool, device=trainer.device)
+        return _everybody(subject)
     return trainer.last_extents[:, 0] <= 0
+
+
+def unseen_step(subject: Subject) -> Tensor:
+    """In none of the views that the last step averaged, so without a gradient of that step."""
+    trainer = subject.training
+    extents = seen_in_step(trainer)
+    if extents is None or trainer.tap is None:
+        return _everybody(subject)
+    return extents[:, 0] <= 0
+
+
+def _everybody(subject: Subject) -> Tensor:
+    return torch.ones(len(subject.training.params), dtype=torch.bool, device=subject.training.device)
 
 
 def never_seen(subject: Subject) -> Tensor:
@@ -30,10 +40,10 @@ def never_seen(subject: Subject) -> Tensor:
 
 
 def unmoved(subject: Subject) -> Tensor:
-    """Adam let it stand: with sparse Adam what the last view did not show, and always what is frozen."""
+    """The optimiser let it stand: with sparse Adam what no view of the step showed, and always what is frozen."""
     trainer = subject.training
-    if trainer.config.sparse_adam:
-        return unseen_last(subject)
+    if (trainer.last_config or trainer.config).sparse_adam:
+        return unseen_step(subject)
     return torch.zeros(len(trainer.params), dtype=torch.bool, device=trainer.device)
 
 
@@ -93,32 +103,32 @@ def _norm(gradient: Tensor | None) -> Tensor | None:
     return None if gradient is None else torch.linalg.vector_norm(gradient, dim=1)
 
 
-@probe("means_grad", "|∂L/∂mean| abs-norm, last step", "per world unit", log=True, unseen=unseen_last,
+@probe("means_grad", "|∂L/∂mean| abs-norm, last step", "per world unit", log=True, unseen=unseen_step,
        help="Norm of the gradient that Adam gets for the mean.")
 def _means_grad(subject: Subject) -> Tensor | None:
     return _norm(_gradient(subject, "means"))
 
 
-@probe("log_scales_grad", "|∂L/∂log scale| norm, last step", "per e-fold", log=True, unseen=unseen_last,
+@probe("log_scales_grad", "|∂L/∂log scale| norm, last step", "per e-fold", log=True, unseen=unseen_step,
        help="Norm over the three axes of the gradient that Adam gets for the logarithms of the scales.")
 def _log_scales_grad(subject: Subject) -> Tensor | None:
     return _norm(_gradient(subject, "log_scales"))
 
 
-@probe("size_grad", "∂L/∂log size, last step", "per e-fold", signed=True, unseen=unseen_last,
+@probe("size_grad", "∂L/∂log size, last step", "per e-fold", signed=True, unseen=unseen_step,
        help="Sum over the three axes of ∂L/∂log scale. Negative: the loss falls when it grows as a whole.")
 def _size_grad(subject: Subject) -> Tensor | None:
     gradient = _gradient(subject, "log_scales")
     return None if gradient is None else gradient[:, 0] + gradient[:, 1] + gradient[:, 2]
 
 
-@probe("quats_grad", "|∂L/∂quat| norm, last step", "", log=True, unseen=unseen_last,
+@probe("quats_grad", "|∂L/∂quat| norm, last step", "", log=True, unseen=unseen_step,
        help="Norm of the gradient that Adam gets for the raw quaternion.")
 def _quats_grad(subject: Subject) -> Tensor | None:
     return _norm(_gradient(subject, "quats"))
 
 
-@probe("logit_opacity_grad", "∂L/∂logit opacity, last step", "", signed=True, unseen=unseen_last,
+@probe("logit_opacity_grad", "∂L/∂logit opacity, last step", "", signed=True, unseen=unseen_step,
        help="What Adam gets for the opacity's logit. Negative: the loss falls when it becomes more opaque.")
 def _logit_opacity_grad(subject: Subject) -> Tensor | None:
     gradient = _gradient(subject, "logit_opacities")
@@ -132,49 +142,40 @@ def _opacity_grad(subject: Subject) -> Tensor | None:
     return None if subject.training.tap is None else subject.training.tap.v_opacities
 
 
-@probe("sh0_grad", "|∂L/∂SH0| norm, last step", "", log=True, unseen=unseen_last,
+@probe("sh0_grad", "|∂L/∂SH0| norm, last step", "", log=True, unseen=unseen_step,
        help="Norm of the gradient of the constant colour band.")
 def _sh0_grad(subject: Subject) -> Tensor | None:
     return _norm(_gradient(subject, "sh0"))
 
 
-@probe("shN_grad", "|∂L/∂SHN| norm, last step", "", log=True, unseen=unseen_last,
+@probe("shN_grad", "|∂L/∂SHN| norm, last step", "", log=True, unseen=unseen_step,
        missing="the bands above the constant one come into use as training goes on",
        help="Norm of the gradient of all colour bands above the constant one that are in use.")
 def _shN_grad(subject: Subject) -> Tensor | None:
     return _norm(_gradient(subject, "shN"))
 
 
-# ------------------------------------------------------------------ Adam
+# ------------------------------------------------------------------ the update
 
-def adam_update(subject: Subject, group: str) -> Tensor | None:
-    """[N,D] what the last step added to a raw parameter group: -lr m_hat / (sqrt(v_hat) + eps); None before the first."""
-    trainer = subject.training
-    optimizer, step = trainer.state.optimizer, trainer.state.optimizer.steps[group]
-    if step < 1 or trainer.params.trained()[group].numel() == 0:
-        return None
-    config = trainer.last_config or trainer.config   # of that step, whatever was changed since
-    rate = schedule.learning_rates(config, trainer.iteration, trainer.extent)[group]
-    exp_avg, exp_avg_sq = optimizer.moments(group)
-    size = rate / (1.0 - BETA1 ** step)
-    root = torch.sqrt(exp_avg_sq) * (1.0 / math.sqrt(1.0 - BETA2 ** step)) + config.adam_eps
-    update = (exp_avg * -size / root).reshape(len(exp_avg), -1)
-    frozen = trainer.state.rows.get(FROZEN)
-    return update if frozen is None else torch.where(frozen[:, None], 0.0, update)
+def _update(subject: Subject, group: str) -> Tensor | None:
+    """[N,D] what the last step added to a raw parameter group; None where it has not moved anything yet."""
+    update = last_update(subject.training, group)
+    return None if update is None else update.reshape(len(update), -1)
 
 
 def _update_norm(group: str):
-    return lambda subject: _norm(adam_update(subject, group))
+    return lambda subject: _norm(_update(subject, group))
 
 
 for _group, _what, _unit in (("means", "mean", "world units"), ("log_scales", "log scale", "e-folds"), ("quats", "quat", ""),
                              ("sh0", "SH0", ""), ("shN", "SHN", "")):
-    probe(f"adam_{_group}", f"|Adam's update of the {_what}| norm", _unit, log=True, unseen=unmoved,
-          help=f"How far the last step moved the {_what}: the norm of lr m̂ / (√v̂ + ε).")(_update_norm(_group))
+    probe(f"adam_{_group}", f"|update of the {_what}| norm", _unit, log=True, unseen=unmoved, missing=UPDATE_MISSING,
+          help=f"How far the last step moved the {_what}: the norm of lr m̂ / (√v̂ + ε) under Adam, of lr times the momentum "
+               "under SGD.")(_update_norm(_group))
 
 
-@probe("adam_logit_opacities", "Adam's update of the logit opacity", "", signed=True, unseen=unmoved,
-       help="What the last step added to the opacity's logit: -lr m̂ / (√v̂ + ε). Positive: it became more opaque.")
+@probe("adam_logit_opacities", "update of the logit opacity", "", signed=True, unseen=unmoved, missing=UPDATE_MISSING,
+       help="What the last step added to the opacity's logit: -lr m̂ / (√v̂ + ε) under Adam. Positive: it became more opaque.")
 def _adam_logit_opacities(subject: Subject) -> Tensor | None:
-    update = adam_update(subject, "logit_opacities")
+    update = _update(subject, "logit_opacities")
     return None if update is None else update[:, 0]

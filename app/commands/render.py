@@ -166,8 +166,8 @@ class Source:
 
 def read_model(where: Path) -> Source:
     """The newest Gaussians of a run, of its PLYs and its checkpoints, or a file's. Raises SceneError."""
+    from app.data.checkpoints import SUFFIX, find
     from app.data.open import find_gaussians, find_run
-    from app.training.checkpoint import SUFFIX, find
 
     if not where.exists():
         raise SceneError(f"{where} does not exist; name the folder of a run, a checkpoint or a Gaussian PLY")

@@ -11,6 +11,7 @@ from app.config import EVAL_EVERY, TrainConfig
 from app.engine.loop import Engine
 from app.engine.settings import EngineSettings, usable_cores
 from app.records.place import Place
+from app.signals import terminated_politely
 from app.training.autosave import AutosaveConfig
 
 SWITCH_INTERVAL = 0.001
@@ -40,8 +41,10 @@ def launch(path: str | None, *, backend: str = "auto", trace: str | None = None,
         engine.commands.put(m.OpenScene(path, play, resume, dict(changes or {})))
     engine.start()
     try:
-        return run_window(engine.commands, engine.view_requests, engine.events, engine.snapshots,
-                          inspect_requests=engine.inspect_requests, trace=trace, on_close=engine.close, title="Splatscope")
+        with terminated_politely():
+            return run_window(engine.commands, engine.view_requests, engine.events, engine.snapshots,
+                              inspect_requests=engine.inspect_requests, trace=trace, on_close=engine.close,
+                              title="Splatscope")
     finally:
         engine.close()
         engine.join_helpers()

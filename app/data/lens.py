@@ -49,12 +49,16 @@ class Lens:
 
 @cache
 def _pycolmap():
-    """pycolmap, without the C++ stack that its logging library prints when the process is told to end (SIGTERM)."""
+    """pycolmap, without the handler that its logging library sets for SIGTERM: it prints a C++ stack, and the run would end
+    unsaved. Done in C, for signal.signal() is for the main thread only, and the window opens scenes in another."""
+    libc = ctypes.CDLL(None) if os.name == "posix" else None
+    if libc is not None:
+        libc.signal.restype, libc.signal.argtypes = ctypes.c_void_p, (ctypes.c_int, ctypes.c_void_p)
+        before = libc.signal(signal.SIGTERM, None)   # None is SIG_DFL
     import pycolmap
 
-    # signal.signal() is for the main thread only, and the window opens scenes in another
-    if os.name == "posix" and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        ctypes.CDLL(None).signal(signal.SIGTERM, None)   # None is SIG_DFL
+    if libc is not None:
+        libc.signal(signal.SIGTERM, before)
     return pycolmap
 
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import signal
 import sys
-import threading
 import time
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +23,7 @@ from app.data.scene import Scene, SceneError
 from app.options import config_from, flatten
 from app.records.about import versions
 from app.records.place import prepare_output
+from app.signals import terminated_politely, whole_steps
 from app.training.arrays import to_arrays
 from app.training.autosave import AutosaveConfig
 from app.training.backend import ready_backend, set_threads, usable_cores
@@ -83,48 +81,6 @@ def save_point_cloud(trainer: Trainer, out: Path) -> tuple[Path, int]:
         raise TrainingStopped(f"No Gaussian is finite at iteration {trainer.iteration}, so nothing is saved: "
                               "train again with lower learning rates (--means_lr and the others).")
     return path, write_gaussians(path, arrays)
-
-
-@contextmanager
-def whole_steps() -> Iterator[None]:
-    """Ctrl-C or SIGTERM in the block takes effect at its end, so that no half-made step is saved; a second one acts at once."""
-    if threading.current_thread() is not threading.main_thread():   # only the main thread may set handlers, or gets signals
-        yield
-        return
-    pressed: list[int] = []
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    before = {number: handler for number, handler in before.items() if callable(handler)}   # ignored ones stay so
-
-    def note(number: int, frame: object) -> None:
-        pressed.append(number)
-        signal.signal(number, before[number])
-
-    for number in before:
-        signal.signal(number, note)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if pressed:
-        before[pressed[0]](pressed[0], None)
-
-
-@contextmanager
-def terminated_politely() -> Iterator[None]:
-    """SIGTERM in the block raises SystemExit, so that what has been reached is saved first."""
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-
-    def end(number: int, frame: object) -> None:
-        raise SystemExit(128 + number)
-
-    signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def rescue(trainer: Trainer, out: Path, saver: Saver) -> None:

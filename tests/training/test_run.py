@@ -21,6 +21,7 @@ from app.config import DensifyConfig, TrainConfig
 from app.data.gaussians import read_gaussians
 from app.data.scene import SceneError
 from app.records.place import prepare_output
+from app.signals import whole_steps
 from app.training import run as run_module
 from app.training.arrays import to_arrays
 from app.training.backend import ready_backend
@@ -141,11 +142,11 @@ def test_a_run_that_ends_early_on_a_full_disk_still_says_why_it_ended(tmp_path, 
 
 def test_ctrl_c_waits_for_the_end_of_a_step_and_a_second_one_does_not():
     before, reached = signal.getsignal(signal.SIGINT), []
-    with pytest.raises(KeyboardInterrupt), run_module.whole_steps():
+    with pytest.raises(KeyboardInterrupt), whole_steps():
         signal.raise_signal(signal.SIGINT)
         reached.append("the end")
     assert reached == ["the end"] and signal.getsignal(signal.SIGINT) is before
-    with pytest.raises(KeyboardInterrupt), run_module.whole_steps():
+    with pytest.raises(KeyboardInterrupt), whole_steps():
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
         pytest.fail("the second was not heard")

@@ -14,6 +14,7 @@ from app.training.trainer import Trainer
 from render import interrupt
 from render.backends import cpu
 from render.interrupt import Interrupted
+from render.stages.ssim import photometric_loss
 from tests.training.test_trainer import fingerprint
 from tests.training.tiny import make_scene
 
@@ -126,3 +127,48 @@ class OnceAt(AtCheck):
     def __bool__(self) -> bool:
         self.left -= 1
         return self.left == -1
+
+
+def test_the_reference_loss_can_be_given_up_on_the_way_there_and_back(listening):
+    """Its SSIM of a whole picture takes up to a second each way."""
+    target = torch.rand(24, 20, 3)
+
+    def attempt(n: int) -> tuple[str, torch.Tensor | None]:
+        image = (target * 0.5 + 0.1).requires_grad_()
+        listening(AtCheck(n))
+        where = "forward"
+        try:
+            with interrupt.interruptible():
+                loss, _ = photometric_loss(image, target, backend="reference")
+                where = "backward"
+                loss.backward()
+        except Interrupted:
+            return where, None
+        finally:
+            listening(None)
+        return "done", image.grad
+
+    places = [attempt(n)[0] for n in range(200)]
+    assert places.count("forward") >= 4 and places.count("backward") >= 4 and places[-1] == "done"
+    assert torch.equal(attempt(10**6)[1], attempt(10**6 + 1)[1])
+
+
+def test_the_losses_of_all_views_given_up_anywhere_are_those_of_a_measurement_that_was_not(listening):
+    scene = make_scene(4, 12, size=32, points=30, test_every=2)
+    trainer = Trainer(scene, CONFIG, backend="reference")
+    plain = evaluation_job(trainer, scene.views)
+    expected = None
+    while expected is None:
+        try:
+            next(plain)
+        except StopIteration as end:
+            expected = end.value
+    job, n = evaluation_job(trainer, scene.views), 0
+    while True:
+        listening(OnceAt(n % 7))
+        n += 1
+        try:
+            next(job)
+        except StopIteration as end:
+            assert end.value == expected and n > 3 * len(scene.views)
+            return

@@ -117,7 +117,7 @@ def _names(runs: Sequence[Run]) -> tuple[str, ...]:
     parts = [run.folder.resolve().parts for run in runs]
     names = [run.name for run in runs]
     for depth in range(2, max(map(len, parts), default=1) + 1):
-        if len(set(names)) == len(names):
+        if len(set(names)) == len(set(parts)):   # one run may be named twice
             break
         names = ["/".join(part[-depth:]) for part in parts]
     return tuple(f"{name} ({i + 1})" if names.count(name) > 1 else name for i, name in enumerate(names))

@@ -17,7 +17,9 @@ from app.records.place import CONFIG
 from app.records.record import EVALUATIONS, EVENTS, METRICS
 
 RESULTS = "results.json"
-REWINDS = ("restarted", "resumed", "reset", "rewound", "branched")
+BEGINNINGS = ("started", "restarted", "resumed")
+"""Events at which config.json was written."""
+REWINDS = ("restarted", "resumed", "rewound", "branched")
 """Events after which the run goes on from their iteration."""
 
 
@@ -67,10 +69,11 @@ class Run:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """The options in force at the end: those of the start and what was changed while the run went on."""
+        """The options in force at the end: those that the run was started with last, and what was changed since."""
         values = dict(self.about.get("config") or {})
-        for event in self.events:
-            if event.get("event") == "option" and "name" in event:
+        begun = max((i for i, event in enumerate(self.events) if event.get("event") in BEGINNINGS), default=0)
+        for event in self.events[begun:]:
+            if event.get("event") == "option" and "name" in event and event.get("live") is not False:
                 values[str(event["name"])] = event.get("new")
         return values
 

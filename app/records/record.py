@@ -68,6 +68,7 @@ class RunRecord:
         self._wake, self._hurry, self._closing = threading.Event(), threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
         self._failing = False
+        self._used = False                   # by a run that began in this record
         self._config = b""                   # of config.json, while it is not written
         self._last = 0                       # iteration logged last
         self._rate_from = (0, 0.0)           # (iteration, seconds) that the rate is counted from
@@ -84,7 +85,8 @@ class RunRecord:
         `event` names the line in events.jsonl: by default started, restarted or resumed.
         """
         def task() -> None:
-            before = any((self.folder / name).exists() for name in (METRICS, EVENTS, EVALUATIONS))
+            before = self._used or any((self.folder / name).exists() for name in (METRICS, EVENTS, EVALUATIONS))
+            self._used = True
             self._config = (json.dumps(about, indent=2, ensure_ascii=False) + "\n").encode()
             if before:
                 self._cut(iteration, {})
@@ -96,7 +98,7 @@ class RunRecord:
         self._put(task)
 
     def cut(self, event: str, iteration: int, seconds: float, *, branch: str | None = None, **fields: Any) -> None:
-        """The run goes on from an earlier iteration: "reset", "rewound", or, with a name, the branch of that name."""
+        """The run goes on from an earlier iteration: `event` is "rewound" or "branched", the latter with a name."""
         def task() -> None:
             named = {} if branch is None else {"branch": branch}
             self._cut(iteration, named)

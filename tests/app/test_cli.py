@@ -19,6 +19,7 @@ from app.commands import errors, parsing, train, window
 from app.commands.parsing import UsageError
 from app.config import TrainConfig
 from app.data.scene import SceneError
+from app.records.place import Place
 from render.config import RasterConfig, setting
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,6 +84,47 @@ def test_a_path_opens_the_window_on_it_with_the_flags(launched: list[dict[str, A
     call = launched[0]
     assert (call["path"], call["backend"], call["trace"], call["play"]) == ("some/scene", "reference", "t.jsonl", False)
     assert call["config"].iterations == 700
+
+
+def test_runs_in_the_window_are_recorded_where_the_flags_and_the_preferences_say(
+    launched: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    preferences = tmp_path / "window.json"
+    monkeypatch.setattr("app.gui.preferences.default_path", lambda: preferences)
+    out = tmp_path / "out ä"
+    for words in ([], ["-m", str(out)], ["--no_record"]):
+        assert cli.main(["some/scene", *words]) == 0
+    assert [call["record"] for call in launched] == [Place(), Place(out), None] and out.is_dir()
+    preferences.write_text('{"record": false}')
+    assert cli.main(["some/scene"]) == 0 and cli.main(["some/scene", "-m", str(out)]) == 0
+    assert [call["record"] for call in launched[3:]] == [None, Place(out)]
+
+
+@pytest.mark.parametrize("words", [["--no_record", "-m", "out"], ["--no_record", "--tensorboard"], ["-m", "file"]])
+def test_a_record_that_cannot_be_is_refused_before_a_window_opens(
+    launched: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("x")
+    assert cli.main(["some/scene", *words]) == 2
+    told = capsys.readouterr().err
+    assert launched == [] and len(told.splitlines()) == 1 and words[-2 if "-m" in words else -1].lstrip("-") in told
+
+
+@pytest.mark.parametrize("words", [["train", "scene", "-m", "out"], ["."]])
+def test_tensorboard_that_is_not_installed_is_said_before_any_work(
+    launched: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    for name in [name for name in sys.modules if name.startswith("tensorboard.")]:
+        monkeypatch.delitem(sys.modules, name)
+    assert cli.main([*words, "--tensorboard"]) == 2
+    told = capsys.readouterr().err
+    assert len(told.splitlines()) == 1 and "pip install 'splatscope[tensorboard]'" in told
+    assert launched == [] and list(tmp_path.iterdir()) == []
 
 
 def test_view_opens_without_training(launched: list[dict[str, Any]], tmp_path: Path) -> None:
@@ -152,7 +194,8 @@ def test_the_help_of_a_flag_is_the_metadata_of_its_setting(capsys: pytest.Captur
     assert parsing.parse(Outer, ["--inner.radius", "1.5"], prog="p", description="d") == Outer(inner=Inner(1.5))
 
 
-@pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["view", "-h"], ["info", "--help"], ["doctor", "--help"]])
+@pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["view", "-h"], ["info", "--help"], ["doctor", "--help"],
+                                   ["compare", "--help"]])
 def test_help_names_the_program_and_ends_well(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         cli.main(words)

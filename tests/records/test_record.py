@@ -149,6 +149,22 @@ def test_branches_keep_their_names_and_share_what_was_before():
     assert current(rows) == found["bolder"]
 
 
+def test_options_are_those_of_the_last_start_and_what_was_changed_since(tmp_path):
+    record = make(tmp_path / "run")
+    record.begin(described())
+    train(record, 1, 30)
+    record.note("option", 10, 0.2, name="means_lr", old=1.6e-4, new=2e-4, live=True)
+    record.close()
+    again = make(tmp_path / "run")
+    again.begin(described() | {"config": CONFIG | {"means_lr": 5e-4}}, iteration=20, seconds=0.4)
+    train(again, 21, 30)
+    again.note("option", 25, 0.5, name="iterations", old=300, new=500, live=True)
+    again.note("option", 26, 0.5, name="seed", old=7, new=8, live=False)   # waits for the next run
+    again.close()
+    config = read_run(tmp_path / "run").config
+    assert (config["means_lr"], config["iterations"], config["seed"]) == (5e-4, 500, 7)
+
+
 def test_a_branch_is_an_event_and_forgets_the_thumbnails_of_its_future(tmp_path):
     record = make(tmp_path / "run")
     record.begin(described())

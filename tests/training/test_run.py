@@ -20,11 +20,14 @@ from app.commands.train import TrainArgs, config_of, run, without_effect
 from app.config import DensifyConfig, TrainConfig
 from app.data.gaussians import read_gaussians
 from app.data.scene import SceneError
+from app.options import flatten
 from app.records.place import prepare_output
+from app.records.read import read_run
 from app.signals import whole_steps
 from app.training import run as run_module
 from app.training.arrays import to_arrays
 from app.training.backend import ready_backend
+from app.training.recording import Opening
 from app.training.run import train_headless
 from app.training.trainer import Trainer
 from app.training.verdict import TrainingStopped
@@ -33,6 +36,9 @@ from render.backends.compile import CompileError
 from tests.training.tiny import make_scene
 
 ROOT = Path(__file__).parents[2]
+
+
+OFTEN = DensifyConfig(start=5, every=2, stop=30_000)
 
 
 def test_writes_ply_cameras_and_results(tmp_path, capsys):
@@ -79,6 +85,43 @@ def test_ply_holds_the_raw_parameters_in_graphdeco_layout(tmp_path):
     assert to_arrays(params).sh_degree == 2
 
 
+def test_the_record_tells_the_run(tmp_path):
+    config = TrainConfig(iterations=40, sh_degree=1, schedule_iterations=60, densify=OFTEN)
+    results = train_headless(make_scene(8, test_every=4), config, tmp_path, backend="cpu", threads=1, quiet=True,
+                             test_iterations=(20,), opening=Opening(2, 0, "", 8))
+    run = read_run(tmp_path)
+    assert run.series("iteration")[0] == list(range(1, 41)) and run.about["scene"]["resolution"] == 2
+    row = run.metrics[-1]
+    assert row["gaussians"] == results["gaussians"] and row["seconds"] == pytest.approx(results["seconds"], rel=1e-4)
+    assert config.means_lr_final < row["means_lr"] and row["memory"] > 10 ** 7 and 0 < row["l1"] < row["loss"]
+    assert run.config == flatten(config) and run.about["versions"] == results["versions"]
+    kinds = [event["event"] for event in run.events]
+    assert kinds[0] == "started" and kinds[-3:] == ["evaluated", "saved", "finished"] and "densified" in kinds
+    densified = [event for event in run.events if event["event"] == "densified"]
+    assert densified[-1]["gaussians"] == results["gaussians"] and any(event["cloned"] for event in densified)
+    assert [test["iteration"] for test in run.evaluations] == [20, 40]
+    assert run.evaluations[-1]["psnr"] == pytest.approx(results["psnr"], rel=1e-5)
+
+
+def test_recording_changes_no_bit_of_the_run(tmp_path):
+    config = TrainConfig(iterations=30, sh_degree=1, schedule_iterations=60, densify=OFTEN)
+    train_headless(make_scene(4, test_every=2), config, tmp_path, backend="cpu", threads=2, quiet=True, test_iterations=(10,))
+    trainer = Trainer(make_scene(4, test_every=2), config, backend="cpu")
+    for _ in range(30):
+        trainer.step()
+    saved = read_gaussians(tmp_path / "point_cloud/iteration_30/point_cloud.ply").gaussians
+    assert np.array_equal(saved.means, trainer.params.means.detach().numpy())
+
+
+def test_a_second_run_in_the_same_folder_is_recorded_as_one_run_of_its_own(tmp_path):
+    for iterations in (30, 12):
+        train_headless(make_scene(3), TrainConfig(iterations=iterations), tmp_path, backend="cpu", quiet=True)
+    run = read_run(tmp_path)
+    assert run.series("iteration")[0] == list(range(1, 13))
+    assert [event["event"] for event in run.events] == ["started", "restarted", "saved", "finished"]
+    assert [path.name for path in (tmp_path / "thumbnails").iterdir()] == ["iteration_12"]   # of training views
+
+
 def test_without_held_out_views_the_scores_are_null_with_the_reason(tmp_path):
     results = train_headless(make_scene(3), TrainConfig(iterations=2), tmp_path, backend="cpu", quiet=True)
     assert results["psnr"] is None and results["ssim"] is None and "--eval" in results["reason"]
@@ -103,6 +146,8 @@ def test_N16_the_last_good_parameters_are_saved_when_training_stops(tmp_path, mo
         train_headless(make_scene(3), TrainConfig(iterations=9), tmp_path, backend="cpu", quiet=True)
     assert (tmp_path / "point_cloud/iteration_3/point_cloud.ply").is_file()
     assert not (tmp_path / "results.json").exists()
+    last = read_run(tmp_path).events[-1]
+    assert (last["event"], last["iteration"]) == ("stopped", 3) and "the loss is nan" in last["reason"]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SceneError("photograph 4 cannot be decoded"), MemoryError()])

@@ -84,8 +84,8 @@ def record_rows(record: Run) -> list[tuple[str, str]]:
     return [(label, str(value)) for label, value in rows if value is not None]
 
 
-def lines(found: Recognised, more: Sequence[tuple[str, str]] = ()) -> list[str]:
-    """The report for people: label and value, those of `more` last, then the warnings."""
+def lines(found: Recognised, record: Sequence[tuple[str, str]] = ()) -> list[str]:
+    """The report for people: label and value, those of its record last, then the warnings."""
     rows = [("path", found.path), ("kind", KINDS[found.kind])]
     if found.source not in ("", found.path):
         rows.append(("read from", found.source))
@@ -106,6 +106,6 @@ def lines(found: Recognised, more: Sequence[tuple[str, str]] = ()) -> list[str]:
     if found.missing:
         more = len(found.missing) - SHOWN_MISSING
         rows.append(("missing", ", ".join(found.missing[:SHOWN_MISSING]) + (f" and {more} more" if more > 0 else "")))
-    rows += more
+    rows += record
     width = max(len(label) for label, _ in rows) + 2
     return [f"{label:<{width}}{value}" for label, value in rows] + [f"! {warning}" for warning in found.warnings]

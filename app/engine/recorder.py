@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.engine.publish import device_name
-from app.messages import Densified, EngineFailed, Evaluated, Event, Notice
+from app.messages import Densified, EngineFailed, Evaluated, Event, Notice, RunSaved
 from app.options import flatten, is_live
 from app.records.about import about
 from app.records.place import Place, prune_demos, runs_root
@@ -57,7 +57,7 @@ class Recorder:
     def resume_in(self, folder: Path) -> None:
         """The run that was taken up again goes on in its own folder; the next step says from which iteration."""
         self._begun = False
-        self._leave(folder)
+        self._leave(folder if self._engine.settings.record is not None else None)
 
     def rewind(self, event: str, *, branch: str | None = None, **fields: Any) -> None:
         """The trainer went back to the iteration at which it is now, as `event` says; with a name, on another branch."""
@@ -110,6 +110,8 @@ class Recorder:
                 event.iteration, engine.seconds, psnr=event.psnr, ssim=event.ssim, gaussians=len(engine.model.params),
                 views=[{"name": name, "psnr": psnr, "ssim": ssim} for name, psnr, ssim in event.views],
                 last=event.iteration >= engine.model.options.iterations)
+        elif isinstance(event, RunSaved):
+            self._record.note("saved", event.iteration, engine.seconds, path=event.path, reason=event.reason)
         elif isinstance(event, EngineFailed):
             self.note("failed", text=event.summary)
         elif isinstance(event, Notice) and event.level == "error":

@@ -127,6 +127,8 @@ class Selection:
             (change.edit.apply if forwards else change.edit.revert)(model)
         for name, marked in (change.after if forwards else change.before).items():
             model.set_mark(name, masks[name] if masks is not None else marked.living(model))
+        if change.edit is not None or FROZEN in change.after:   # what is trained from now on is another model
+            engine.recorder.note("edited", what=change.label, undone=not forwards, gaussians=len(model.params))
         engine.selected_uid = change.uid_after if forwards else change.uid_before
         engine.publisher.selection_changed()
 

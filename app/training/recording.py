@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from app.data.checkpoints import Saved
 from app.data.scene import Scene, View
 from app.demo import demo_folder
 from app.messages import Densified
@@ -97,6 +98,11 @@ class Recording:
 
     def note(self, event: str, seconds: float, **fields: object) -> None:
         self.record.note(event, self._trainer.iteration, seconds, **fields)
+
+    def saved(self, checkpoint: Saved | None, seconds: float) -> None:
+        """A checkpoint was written, or none was due."""
+        if checkpoint is not None:
+            self.note("saved", seconds, path=str(checkpoint.path), reason=checkpoint.reason)
 
     @property
     def seen(self) -> Seen:

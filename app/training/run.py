@@ -141,29 +141,15 @@ def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str
                 report = trainer.step()
             seconds += time.perf_counter() - began
             progress.step(report)
-            saver.save_if_due(trainer)
+            recording.saved(saver.save_if_due(trainer), seconds)
             recording.stepped(report, seconds)
             while trainer.notices:
                 say(trainer.notices.popleft())
             last = trainer.iteration == config.iterations
-            if last or trainer.iteration in test_iterations or trainer.iteration in save_iterations:
-                trainer.settle()
-            if scene.test and (last or trainer.iteration in test_iterations):
-                evaluation = evaluate(trainer, with_lpips=last, seen=recording.seen)
-                recording.evaluated(evaluation, seconds)
-                history.append({"iteration": trainer.iteration, "psnr": evaluation.psnr, "ssim": evaluation.ssim})
-                if not last:
-                    say(f"iteration {trainer.iteration}: held-out PSNR {evaluation.psnr:.2f} dB, "
-                        f"SSIM {evaluation.ssim:.4f}")
-            elif last or trainer.iteration in test_iterations:
-                recording.pictures()
+            if last or trainer.iteration in test_iterations:
+                evaluation = measure(trainer, recording, history, seconds) or evaluation
             if last or trainer.iteration in save_iterations:
-                path, dropped = save_point_cloud(trainer, out)
-                recording.note("saved", seconds, path=str(path), gaussians=len(trainer.params) - dropped)
-                if dropped:
-                    say(f"{dropped:,} Gaussians were not finite and are not in {path}")
-            if last or trainer.iteration in save_iterations:
-                saver.save(trainer, "end" if last else "user")
+                keep(trainer, out, recording, saver, seconds)
         recording.note("finished", seconds)
     except BaseException as error:
         recording.note("stopped", seconds, reason=str(error) or type(error).__name__)
@@ -176,6 +162,31 @@ def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str
     text = json.dumps(results, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     write_atomic(out / "results.json", lambda stream: stream.write(text.encode()))
     return results
+
+
+def measure(trainer: Trainer, recording: Recording, history: list[dict[str, float]], seconds: float) -> Evaluation | None:
+    """Scores of the held-out views, at the end with LPIPS; where none are held out the record gets thumbnails at least."""
+    trainer.settle()
+    if not trainer.scene.test:
+        recording.pictures()
+        return None
+    last = trainer.iteration == trainer.config.iterations
+    found = evaluate(trainer, with_lpips=last, seen=recording.seen)
+    recording.evaluated(found, seconds)
+    history.append({"iteration": trainer.iteration, "psnr": found.psnr, "ssim": found.ssim})
+    if not last:
+        say(f"iteration {trainer.iteration}: held-out PSNR {found.psnr:.2f} dB, SSIM {found.ssim:.4f}")
+    return found
+
+
+def keep(trainer: Trainer, out: Path, recording: Recording, saver: Saver, seconds: float) -> None:
+    """Write the point cloud and a checkpoint of this iteration."""
+    trainer.settle()
+    path, dropped = save_point_cloud(trainer, out)
+    recording.note("saved", seconds, path=str(path), gaussians=len(trainer.params) - dropped)
+    if dropped:
+        say(f"{dropped:,} Gaussians were not finite and are not in {path}")
+    recording.saved(saver.save(trainer, "end" if trainer.iteration == trainer.config.iterations else "user"), seconds)
 
 
 def begin(scene: Scene, config: TrainConfig, backend: str, found: Checkpoint | None

@@ -96,7 +96,7 @@ def test_the_record_tells_the_run(tmp_path):
     assert config.means_lr_final < row["means_lr"] and row["memory"] > 10 ** 7 and 0 < row["l1"] < row["loss"]
     assert run.config == flatten(config) and run.about["versions"] == results["versions"]
     kinds = [event["event"] for event in run.events]
-    assert kinds[0] == "started" and kinds[-3:] == ["evaluated", "saved", "finished"] and "densified" in kinds
+    assert kinds[0] == "started" and kinds[-4:] == ["evaluated", "saved", "saved", "finished"] and "densified" in kinds
     densified = [event for event in run.events if event["event"] == "densified"]
     assert densified[-1]["gaussians"] == results["gaussians"] and any(event["cloned"] for event in densified)
     assert [test["iteration"] for test in run.evaluations] == [20, 40]
@@ -118,7 +118,7 @@ def test_a_second_run_in_the_same_folder_is_recorded_as_one_run_of_its_own(tmp_p
         train_headless(make_scene(3), TrainConfig(iterations=iterations), tmp_path, backend="cpu", quiet=True)
     run = read_run(tmp_path)
     assert run.series("iteration")[0] == list(range(1, 13))
-    assert [event["event"] for event in run.events] == ["started", "restarted", "saved", "finished"]
+    assert [event["event"] for event in run.events] == ["started", "restarted", "saved", "saved", "finished"]
     assert [path.name for path in (tmp_path / "thumbnails").iterdir()] == ["iteration_12"]   # of training views
 
 

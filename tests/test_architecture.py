@@ -135,6 +135,7 @@ sys.exit("loaded: " + ", ".join(heavy) if heavy else 0)
     [
         ("app.gui", ("torch", "pycuda", "pycolmap")),
         ("app.data", ("torch", "pycuda", "dearpygui")),
+        ("app.records", ("torch", "pycuda", "dearpygui", "app.engine", "app.training")),
         ("app.training", ("pycuda", "dearpygui", "app.gui")),
         ("app.engine", ("pycuda", "dearpygui", "app.gui")),
         ("render", ("pycuda", "dearpygui", "app")),

@@ -370,7 +370,6 @@ def _apply(engine: Engine, changed: Any, source: str) -> None:
         acts = is_live(path)
         if trainer is not None:
             (now if acts else waiting)[path] = value
-        engine.recorder.option(path, old[path], value)
         engine.emit(m.OptionChanged(iteration, path, old[path], value, source))
     if trainer is not None:
         trainer.set_options(now)

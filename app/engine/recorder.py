@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.engine.publish import device_name
-from app.messages import Densified, EngineFailed, Evaluated, Event, Notice, RunSaved
+from app.messages import Densified, EngineFailed, Evaluated, Event, Notice, OptionChanged, RunSaved
 from app.options import flatten, is_live
 from app.records.about import about
 from app.records.place import Place, prune_demos, runs_root
-from app.records.record import RunRecord
+from app.records.record import PICTURED_VIEWS, RunRecord
+from app.records.thumbnails import spread
 
 if TYPE_CHECKING:
     from app.data.scene import View
+    from app.engine.jobs import Work
     from app.engine.loop import Engine
     from app.training.evaluate import Seen
     from app.training.trainer import StepReport
@@ -110,16 +112,15 @@ class Recorder:
                 event.iteration, engine.seconds, psnr=event.psnr, ssim=event.ssim, gaussians=len(engine.model.params),
                 views=[{"name": name, "psnr": psnr, "ssim": ssim} for name, psnr, ssim in event.views],
                 last=event.iteration >= engine.model.options.iterations)
+        elif isinstance(event, OptionChanged):   # one that acts at the start of a run waits for the next
+            self._record.note("option", event.iteration, engine.seconds, name=event.name, old=event.old, new=event.new,
+                              live=is_live(event.name), source=event.source)
         elif isinstance(event, RunSaved):
             self._record.note("saved", event.iteration, engine.seconds, path=event.path, reason=event.reason)
         elif isinstance(event, EngineFailed):
             self.note("failed", text=event.summary)
         elif isinstance(event, Notice) and event.level == "error":
             self.note("error", text=event.text)
-
-    def option(self, path: str, old: Any, new: Any) -> None:
-        """An option was changed; one that acts at the start of a run waits for the next."""
-        self.note("option", name=path, old=old, new=new, live=is_live(path))
 
     def note(self, event: str, **fields: Any) -> None:
         """A line in events.jsonl, at the iteration of now."""
@@ -138,6 +139,20 @@ class Recorder:
         from app.training.recording import thumbnails
 
         return thumbnails(record, iteration, views, white=model.options.white_background)
+
+    def pictures(self) -> Work:
+        """Part of a job, where no views are held out: thumbnails of a few training views, one a turn."""
+        model = self._engine.model
+        if model is None or model.trainer is None:
+            return
+        trainer = model.trainer
+        seen = self.seen(list(trainer.views), asked=True)
+        if seen is None:
+            return
+        names = spread([view.name for view in trainer.views], PICTURED_VIEWS)
+        for index, view in enumerate(view for view in trainer.views if view.name in names):
+            yield index / len(names), f"drawing {view.name} for the record"
+            seen(view, trainer.render(view.camera).colors.clamp(0.0, 1.0))
 
     # ------------------------------------------------------------------
 

@@ -174,6 +174,7 @@ def evaluate(engine: Engine, *, asked: bool = False) -> Job:
         if not views:
             if asked:
                 engine.notice("No views are held out, so there is nothing to evaluate on.", "warning")
+            yield from engine.recorder.pictures()
             return
         from app.training.evaluate import evaluation_job
 

@@ -31,7 +31,9 @@ class Board:
         from tensorboard.compat.proto import event_pb2, summary_pb2  # pyright: ignore[reportMissingImports]
         from tensorboard.summary.writer.event_file_writer import EventFileWriter  # pyright: ignore[reportMissingImports]
 
-        self._event, self._summary, self._log = event_pb2.Event, summary_pb2.Summary, event_pb2.SessionLog
+        events: Any = event_pb2     # their classes are made when they are loaded, which no type checker sees
+        summaries: Any = summary_pb2
+        self._event, self._summary, self._log = events.Event, summaries.Summary, events.SessionLog
         folder.mkdir(parents=True, exist_ok=True)
         self._writer = EventFileWriter(str(folder), max_queue_size=1000, flush_secs=flush_seconds)
 

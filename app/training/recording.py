@@ -54,8 +54,10 @@ def log_step(record: RunRecord, trainer: Trainer, report: StepReport, seconds: f
 
 
 def log_densified(record: RunRecord, event: Densified, seconds: float) -> None:
-    record.note("densified", event.iteration, seconds, cloned=event.cloned, split=event.split, pruned=event.pruned,
-                reset=event.reset, gaussians=event.count)
+    """Who was born and who died, and by which strategy; `gaussians` is their number afterwards."""
+    fields = asdict(event)
+    iteration, count = fields.pop("iteration"), fields.pop("count")
+    record.note("densified", iteration, seconds, **fields, gaussians=count)
 
 
 def memory_bytes(trainer: Trainer) -> int | None:

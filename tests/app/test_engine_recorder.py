@@ -18,6 +18,7 @@ from app.engine.recorder import Recorder
 from app.records.place import Place, prune_demos
 from app.records.read import read_run, summarise
 from tests.app.engine_doubles import open_tiny, quick_settings, running_engine, trainer_class
+from tests.training.tiny import make_scene
 
 
 @pytest.fixture
@@ -73,6 +74,8 @@ def test_a_run_is_recorded_in_a_new_folder_that_comes_to_be_with_the_first_step(
     assert [event["path"] for event in run.events if event["event"] == "saved"][-1] == str(tmp_path / "out.ply")
     changed = told(folder)[1]
     assert (changed["name"], changed["old"], changed["new"], changed["live"]) == ("means_lr", 1.6e-4, 1e-3, True)
+    born = told(folder)[3]
+    assert (born["cloned"], born["gaussians"]) == (1, 20) and {"strategy", "relocated", "added", "asked"} <= set(born)
     assert told(folder)[2]["live"] is False and all("time" in event for event in run.events)
     assert run.series("iteration")[0] == [*range(1, 101), *range(110, 201, 10), 205]   # the last one too
     assert run.about["scene"] == run.about["scene"] | {"path": scene, "name": "my garden", "train_views": 2, "test_views": 2}
@@ -151,6 +154,19 @@ def test_where_nothing_can_be_written_one_sentence_is_said_and_training_goes_on(
         assert len(said) == 1 and "The run is not recorded" in said[0] and "training goes on" in said[0]
         assert window.engine.run_folder is None and window.snapshot.run_folder == ""
     assert capsys.readouterr().err.count("not recorded") == 1
+
+
+def test_without_held_out_views_the_end_has_thumbnails_of_training_views(tmp_path, scene):
+    def all_for_training(path: str, **named):
+        return make_scene(5, 12, size=24, points=20)
+
+    with running_engine(TrainConfig(iterations=20), record=Place(root=tmp_path), open_scene=all_for_training) as window:
+        window.open(scene, play=True)
+        window.until(window.state("finished"))
+        window.until(lambda: window.engine.jobs.current is None)
+        folder = window.engine.run_folder
+    assert folder is not None
+    assert {path.name for path in (folder / "thumbnails" / "iteration_20").iterdir()} == {"view0.png", "view2.png", "view4.png"}
 
 
 def test_what_the_user_does_to_the_gaussians_is_an_event(tmp_path, scene):

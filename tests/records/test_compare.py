@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,9 +15,10 @@ from app.records.read import read_run
 from tests.records.test_record import CONFIG, described, make, train
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> list[str]:
-    """adc: better PSNR, slower; none: other options, one of them changed on the way; old: results.json alone."""
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """adc: better PSNR; none: other options, one changed on the way; old: results.json alone. Nobody writes into them."""
+    tmp_path = tmp_path_factory.mktemp("runs")
     other = {"densify.strategy": "none", "new_option": 3}
     for name, changed, psnr, base in (("adc", {}, 25.5, 0.0), ("none", other, 24.0, 0.5)):
         record = make(tmp_path / name)

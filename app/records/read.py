@@ -147,13 +147,14 @@ class Summary:
 
 
 def summarise(run: Run) -> Summary:
-    """From the record, and from results.json where that is of the same iteration or there is no record."""
+    """From results.json where the record says that the run ended so, or where there is no record; else from the record."""
     scene, machine = run.about.get("scene") or {}, run.about.get("machine") or {}
     strategy = run.config.get("densify.strategy")
     row, test, results = (run.metrics or [{}])[-1], (run.evaluations or [{}])[-1], run.results
     common = dict(name=run.name, scene=scene.get("name"), strategy=strategy,
                   backend=machine.get("backend") or results.get("backend"))
-    if results and (not run.metrics or (results.get("iterations") or 0) >= row["iteration"]):
+    ended = [event["iteration"] for event in run.events if event.get("event") == "finished"]
+    if results and (not run.metrics or results["iterations"] in ended[-1:]):   # else it is of an earlier run in the folder
         given = {key: _known(results.get(key)) for key in ("psnr", "ssim", "lpips", "gaussians", "iterations", "seconds")}
         measured = given["iterations"] if given["psnr"] is not None else None
         return Summary(**common, **given, rate=_known(results.get("iterations_per_second")), measured=measured)

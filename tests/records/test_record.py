@@ -329,3 +329,15 @@ def test_results_alone_are_a_run_too(tmp_path):
     found = summarise(read_run(tmp_path))
     assert (found.iterations, found.rate, found.gaussians, found.psnr, found.lpips) == (500, 50.0, 99, 21.5, None)
     assert found.scene is None and found.strategy is None and found.measured == 500
+
+
+def test_results_of_an_earlier_run_in_the_folder_do_not_count(tmp_path):
+    (tmp_path / "results.json").write_text(json.dumps({"iterations": 500, "seconds": 10.0, "gaussians": 99, "psnr": 21.5}))
+    record = make(tmp_path)
+    record.begin(described())
+    train(record, 1, 20)
+    assert record.flush() and summarise(read_run(tmp_path)).iterations == 20   # and it was killed
+    train(record, 21, 500)
+    record.note("finished", 500, 10.0)
+    record.close()
+    assert summarise(read_run(tmp_path)).gaussians == 99

@@ -69,6 +69,7 @@ def test_the_picture_of_candidates_shows_each_kind_in_its_colour():
     model.moved()
     quiet = MODES["candidates"](Sight(model, m.ViewRequest(camera, "candidates"), camera))
     assert not (quiet.rgb.max(axis=2) - quiet.rgb.min(axis=2) > 0.2).any() and "Nothing would happen" in quiet.note
+    assert quiet.legend is None
 
 
 def test_a_ply_has_no_candidates():

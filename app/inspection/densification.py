@@ -40,7 +40,9 @@ def event(model: Model, question: EventQuestion) -> EventDetail:
     records = [r for r in trainer.records if r.event.iteration == question.iteration]
     if question.which >= len(records):
         raise Unanswerable(f"The record of the event at iteration {question.iteration:,} is not kept any more.")
-    record = records[question.which]
+    record, done = records[question.which], records[question.which].event
+    if not record.why and done.cloned + done.split + done.pruned + done.relocated + done.added:
+        raise Unanswerable(f"Who took part at iteration {question.iteration:,} is not kept any more; only the counts are.")
     whys = [why for why in record.why if question.action in ("", why.action)]
     counts: dict[str, int] = {}
     for why in record.why:

@@ -124,6 +124,8 @@ class Viewer:
         level = engine.pace.level(camera.width * camera.height, moving=request.moving)
         small = camera if level == LEVELS[0] else camera.resized(
             max(MIN_SIDE, round(camera.width * level)), max(MIN_SIDE, round(camera.height * level)))
+        if request.mode == "candidates":
+            model.candidates()   # before the clock starts: what a plan costs is no matter of pixels
         begun = engine.clock()
         picture = self._picture(request, model, small)
         self._finish(request, model, picture, level, engine.clock() - begun)

@@ -211,7 +211,7 @@ def candidates(sight: Sight) -> Picture:
     entries = tuple((kind.label, kind.color, int(getattr(plan, kind.name).sum())) for kind in KINDS)
     legend = Legend(f"next densification, as of iteration {sight.model.planned_at:,}", "", 0.0, 1.0, "viridis",
                     entries=tuple(entry for entry in entries if entry[2]))
-    return Picture(_image(output), legend, plan.problem and f"Nothing would happen: {plan.problem}")
+    return Picture(_image(output), legend if legend.entries else None, plan.problem and f"Nothing would happen: {plan.problem}")
 
 
 def to_rgba(rgb: np.ndarray, width: int, height: int) -> np.ndarray:

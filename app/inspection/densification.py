@@ -40,7 +40,9 @@ def event(model: Model, question: EventQuestion) -> EventDetail:
     records = [r for r in trainer.records if r.event.iteration == question.iteration]
     if question.which >= len(records):
         raise Unanswerable(f"The record of the event at iteration {question.iteration:,} is not kept any more.")
-    record = records[question.which]
+    record, done = records[question.which], records[question.which].event
+    if not record.why and done.cloned + done.split + done.pruned + done.relocated + done.added:
+        raise Unanswerable(f"Who took part at iteration {question.iteration:,} is not kept any more; only the counts are.")
     whys = [why for why in record.why if question.action in ("", why.action)]
     counts: dict[str, int] = {}
     for why in record.why:
@@ -58,13 +60,13 @@ def event(model: Model, question: EventQuestion) -> EventDetail:
 
 
 def reason(why: Why, row: int) -> str:
-    """In words: what was looked at, its value, and the limit that it passed."""
+    """In words: the value, the limit that it passed, and what was looked at."""
     value = float(why.values[row])
     if math.isnan(value):
         return why.label if not why.relation else f"{why.label} is not a number"
     if not why.relation:
-        return f"{why.label}: {value:.3g}"
-    return f"{why.label} {value:.3g} {why.relation} {why.limit:.3g}"
+        return f"{value:.3g}, {why.label}"
+    return f"{value:.3g} {why.relation} {why.limit:.3g}, {why.label}"   # the numbers first: columns are narrow
 
 
 def _page(whys: list[Why], first: int, count: int) -> Iterator[tuple[Why, int]]:

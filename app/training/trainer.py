@@ -27,6 +27,7 @@ from app.training.densify.base import Candidates, DensifyRecord, Strategy, Train
 from app.training.densify.lineage import Lineage
 from app.training.densify.mcmc import MarkovChain
 from app.training.densify.none import NoDensification
+from app.training.densify.records import keep_within
 from app.training.densify.statistics import GradientStatistics
 from app.training.densify.survey import Survey
 from app.training.densify.taming import Taming
@@ -349,6 +350,7 @@ class Trainer:
 
     def _densified(self, record: DensifyRecord) -> None:
         self.records.append(record)
+        keep_within(self.records)
         self.edited()
 
     def edited(self) -> None:

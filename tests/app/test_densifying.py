@@ -14,6 +14,7 @@ from app.engine.view_modes import MODES, Sight
 from app.inspection.densification import event, foreseen
 from app.inspection.densification_results import KINDS, CandidatesQuestion, EventQuestion
 from app.inspection.questions import Unanswerable
+from app.training.densify.records import keep_within, nbytes
 from app.training.trainer import Trainer
 from tests.app.engine_doubles import running_engine
 from tests.training.cases import set_statistic
@@ -69,6 +70,7 @@ def test_the_picture_of_candidates_shows_each_kind_in_its_colour():
     model.moved()
     quiet = MODES["candidates"](Sight(model, m.ViewRequest(camera, "candidates"), camera))
     assert not (quiet.rgb.max(axis=2) - quiet.rgb.min(axis=2) > 0.2).any() and "Nothing would happen" in quiet.note
+    assert quiet.legend is None
 
 
 def test_a_ply_has_no_candidates():
@@ -100,6 +102,17 @@ def test_the_record_of_an_event_says_who_and_why_and_what_became(strategy):
     assert page.parts == tuple(part for part in detail.parts if part.action == first)[1:3]
     with pytest.raises(Unanswerable, match="not kept"):
         event(model, EventQuestion(7))
+
+
+def test_old_records_keep_their_counts_alone():
+    model = model_of("mcmc", steps=26)
+    records = model.trainer.records
+    first, last = records[0], records[-1]
+    keep_within(records, budget=nbytes(last))
+    assert records[-1] is last and records[0].event is first.event and nbytes(records[0]) == 0
+    with pytest.raises(Unanswerable, match="only the counts"):
+        event(model, EventQuestion(first.event.iteration))
+    assert event(model, EventQuestion(last.event.iteration)).parts
 
 
 def test_reasons_state_the_value_and_the_limit():

@@ -68,7 +68,7 @@ class DensificationPanel:
         ui = self.ui
         self._cells: dict[tuple[str, str], int] = {}
         with dpg.table(header_row=True, policy=dpg.mvTable_SizingStretchSame, borders_innerH=True) as table:
-            for text in ("", *ACTIONS):
+            for text in ("", *ACTIONS[:3], "moved", "added"):
                 dpg.add_table_column(label=text)
             for row in ("last", "total"):
                 with dpg.table_row():

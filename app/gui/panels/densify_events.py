@@ -51,6 +51,7 @@ class EventLog:
                 button(ui, "›", lambda: self._turn(PAGE), "Further", width=26)
                 self._place = label(ui, "", Palette.muted, small=True)
             self._problem = label(ui, "", Palette.second, small=True, wrap=0)
+            show(self._problem, False)
             with dpg.table(header_row=True, policy=dpg.mvTable_SizingStretchProp, borders_innerH=True, row_background=True,
                            scrollY=True, height=ui.px(220), freeze_rows=1) as parts:
                 for text, share in (("uid", 0.7), ("what", 0.8), ("why", 2.6), ("became", 1.0)):
@@ -94,6 +95,7 @@ class EventLog:
             return
         self._answer = answer
         put(self._problem, answer.problem)
+        show(self._problem, bool(answer.problem))
         self._show_detail(answer.value)
 
     def _show_events(self, events: list[Densified]) -> None:

@@ -64,13 +64,15 @@ class Preview:
         answer = model.snapshot.answers.get("candidates") if self.on else None
         told: Foreseen | None = answer.value if answer is not None else None
         show(self._body, self.on)
-        put(self._problem, (answer.problem if answer is not None else "") or (told.problem if told is not None else ""))
+        problem = (answer.problem if answer is not None else "") or (told.problem if told is not None else "")
+        put(self._problem, problem)
+        show(self._problem, bool(problem))
         if told is None:
             put(self._when, "" if not self.on else "Looking at the Gaussians ...")
             show(self._when, self.on and not (answer is not None and answer.problem))
             for row, _, _ in self._rows.values():
                 show(row, False)
-            put(self._after, "")
+            show(self._after, False)
             return
         self._told = told
         self._show(told, self._before if self._comparing() else None)
@@ -93,6 +95,7 @@ class Preview:
         if told.left_out:
             parts.append(f"the cap of {formatting.count(told.cap)} leaves out {formatting.count(told.left_out)}")
         put(self._after, ", ".join(parts))
+        show(self._after, True)
 
     # ------------------------------------------------------------------------------------------ the threshold is dragged
     def held(self) -> None:

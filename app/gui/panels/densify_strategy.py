@@ -50,9 +50,10 @@ class StrategyChoice:
         self._about = label(ui, "", Palette.muted, small=True, wrap=0)
         self._count = label(ui, "", Palette.muted, small=True, wrap=0)
         with dpg.tree_node(label="Its options", default_open=False) as node:
-            for spec in DENSIFY_FIELDS:
-                if spec.path != PATH:
-                    self._fields.add(spec)
+            shared = ("cap", *PRUNING, *WHEN)   # behind what is a strategy's own
+            own = [spec for spec in DENSIFY_FIELDS if spec.path != PATH and spec.label not in shared]
+            for spec in (*own, *(BY_PATH[f"densify.{name}"] for name in shared)):
+                self._fields.add(spec)
         self.node = int(node)
 
     def update(self) -> None:

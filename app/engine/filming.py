@@ -74,7 +74,8 @@ def _film(engine: Engine, command: ExportVideo) -> Work:
     path, photographs, bites = Path(command.path).expanduser().absolute(), Photographs(), Bites()
     request = replace(as_shown(engine, command.request), camera=camera_at(0), beside=None, view_index=None)
     model = freeze(engine.model, [request], (HIDDEN,))
-    found = yield from coloured(model, [replace(request, camera=camera_at(k)) for k in spread(len(times))], photographs)
+    chosen = [replace(request, camera=camera_at(k)) for k in spread(len(times))]
+    found = yield from coloured(model, chosen, photographs)
     request = found.of(request)
     feed: queue.SimpleQueue[np.ndarray | None] = queue.SimpleQueue()
     writer = engine.background(encoder(path, width, height, command.fps, len(times), feed), FILMING)
@@ -98,7 +99,8 @@ def _film(engine: Engine, command: ExportVideo) -> Work:
         if not ended:   # cancelled, the scene or the window closed
             writer.cancel()
             feed.put(None)
-    engine.notice(" ".join(_sentences(path, len(times), (width, height), command.fps, model.iteration, found.legend, found.note)))
+    said = _sentences(path, len(times), (width, height), command.fps, model.iteration, found.legend, found.note)
+    engine.notice(" ".join(said))
 
 
 def encoder(path: Path, width: int, height: int, fps: float, count: int, feed: queue.SimpleQueue[np.ndarray | None]
@@ -122,8 +124,8 @@ def encoder(path: Path, width: int, height: int, fps: float, count: int, feed: q
     return write
 
 
-def _sentences(path: Path, frames: int, size: tuple[int, int], fps: float, iteration: int, legend: Legend | None, note: str
-               ) -> list[str]:
+def _sentences(path: Path, frames: int, size: tuple[int, int], fps: float, iteration: int, legend: Legend | None,
+               note: str) -> list[str]:
     rate = f" at {fps:g} per second" if is_video(path) else ""
     said = [f"Saved {path}: {frames} frame{'s' if frames > 1 else ''} of {size[0]} x {size[1]} px{rate}, "
             f"iteration {iteration:,}."]

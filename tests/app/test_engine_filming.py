@@ -101,7 +101,7 @@ def test_colours_of_numbers_stay_the_same_from_frame_to_frame(tmp_path: Path) ->
     assert len(files) == 6 and np.abs(there.astype(int) - back).max() <= 2 and (there != 255 * first).any()
 
 
-@pytest.mark.parametrize("name", ["film.mp4", "folder"])
+@pytest.mark.parametrize("name", ["film.mp4", pytest.param("folder", marks=pytest.mark.thorough)])
 def test_a_cancelled_film_leaves_whole_files_only(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     with running_engine() as window:

@@ -19,7 +19,7 @@ from render.types import Camera
 
 STEP_SECONDS = 2.0
 """From one key to the next where nothing else is said."""
-FINE = (1 - np.cos(np.linspace(0.0, np.pi, 257))) / 2
+FINE = (1 - np.cos(np.linspace(0.0, np.pi, 129))) / 2
 """Where inside a segment its length is measured: closer at the ends, where the curve may come to rest."""
 STILL = 1e-9
 """A segment this short against the whole path is a stop; the camera turns on the spot there, if at all."""
@@ -200,7 +200,7 @@ class _Curve:
         self._knot_slopes = splines.monotone_slopes(self._times, self._knots)
 
     def _measure(self) -> tuple[np.ndarray, np.ndarray]:
-        """([count] lengths, [count,257] length from the start of the segment to FINE)."""
+        """([count] lengths, [count,129] length from the start of the segment to FINE)."""
         which = np.repeat(np.arange(self.count), len(FINE))
         points = splines.catmull_rom(self._four[which], self._steps[which], np.tile(FINE, self.count))
         points = points.reshape(self.count, len(FINE), 3)

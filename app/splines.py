@@ -80,11 +80,9 @@ def monotone_cubic(x: np.ndarray, y: np.ndarray, i: np.ndarray, u: np.ndarray, s
 
 def aligned(quats: np.ndarray) -> np.ndarray:
     """Unit quaternions [n,4] of the same orientations, signed so that neighbours are less than half a turn apart."""
-    out = quats / np.linalg.norm(quats, axis=1, keepdims=True)
-    for k in range(1, len(out)):
-        if out[k] @ out[k - 1] < 0.0:
-            out[k] = -out[k]
-    return out
+    unit = quats / np.linalg.norm(quats, axis=1, keepdims=True)
+    turned = np.where((unit[1:] * unit[:-1]).sum(axis=1) < 0.0, -1.0, 1.0)
+    return unit * np.concatenate([[1.0], np.cumprod(turned)])[:, None]
 
 
 def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -124,23 +122,23 @@ def quadrangle(quats: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.nda
     which is Shoemake's for equal steps. At the ends, and beside a key that repeats the orientation, the curve keeps to the
     slerp and to rest. Where orientations turn back by half a turn the inner points are held nearer, so that all slerps exist.
     """
-    next_log = log(multiply(conjugate(quats[:-1]), quats[1:]))
-    angles = np.linalg.norm(next_log, axis=1)
+    ahead = log(multiply(conjugate(quats[:-1]), quats[1:]))       # [n-1,3], and the other way round
+    back = log(multiply(conjugate(quats[1:]), quats[:-1]))
+    angles, steps = np.linalg.norm(ahead, axis=1), np.diff(times)[:, None]
     leaving, arriving = np.zeros((len(quats), 3)), np.zeros((len(quats), 3))
-    for k in range(1, len(quats) - 1):
-        ahead, back = next_log[k], log(multiply(conjugate(quats[k]), quats[k - 1])[None])[0]
-        h0, h1 = times[k] - times[k - 1], times[k + 1] - times[k]
-        still = min(angles[k - 1], angles[k]) < 1e-9
-        w = np.zeros(3) if still else (h0 * ahead / h1 - h1 * back / h0) / (h0 + h1)
-        leaving[k] = _limited((h1 * w - ahead) / 2, angles[k])
-        arriving[k] = _limited(-(h0 * w + back) / 2, angles[k - 1])
+    if len(quats) > 2:
+        l1, l0, h0, h1 = ahead[1:], back[:-1], steps[:-1], steps[1:]
+        moving = np.minimum(angles[:-1], angles[1:])[:, None] >= 1e-9
+        w = np.where(moving, (h0 * l1 / h1 - h1 * l0 / h0) / (h0 + h1), 0.0)
+        leaving[1:-1] = _limited((h1 * w - l1) / 2, angles[1:])
+        arriving[1:-1] = _limited(-(h0 * w + l0) / 2, angles[:-1])
     return multiply(quats, exp(leaving)), multiply(quats, exp(arriving))
 
 
-def _limited(v: np.ndarray, angle: float) -> np.ndarray:
-    """Two such points beside a segment of this half-angle are less than WIDEST apart."""
-    most, size = (WIDEST - angle) / 2, float(np.linalg.norm(v))
-    return v * (most / size) if size > most else v
+def _limited(v: np.ndarray, angles: np.ndarray) -> np.ndarray:
+    """v [S,3], so short that two such points beside a segment of half-angle angles [S] are less than WIDEST apart."""
+    most, sizes = (WIDEST - angles) / 2, np.linalg.norm(v, axis=1)
+    return v * np.where(sizes > most, most / np.maximum(sizes, TINY), 1.0)[:, None]
 
 
 def squad(quats: np.ndarray, leaving: np.ndarray, arriving: np.ndarray, i: np.ndarray, u: np.ndarray) -> np.ndarray:

@@ -57,12 +57,17 @@ class Coloured:
         return in_colours_of(request, self.legend)
 
 
+def spread(count: int) -> list[int]:
+    """At most SAMPLED of the numbers below `count`, evenly, the first and the last among them."""
+    return sorted({round(k) for k in np.linspace(0, count - 1, SAMPLED)})
+
+
 def coloured(model: Model, requests: Sequence[ViewRequest], photographs: Photographs
              ) -> Generator[tuple[float, str] | None, None, Coloured]:
     """One range for all requests, from small pictures of a few. Part of a job."""
     legends: list[Legend] = []
     note = ""
-    for k in sorted({round(k) for k in np.linspace(0, len(requests) - 1, SAMPLED)}):
+    for k in spread(len(requests)):
         request, camera = replace(requests[k], beside=None), requests[k].camera
         by = min(1.0, COARSE / max(camera.width, camera.height))
         small = camera.resized(max(TILE, round(camera.width * by)), max(TILE, round(camera.height * by)))

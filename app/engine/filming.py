@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from app.camera_path import framed
 from app.data.films import check_film, film_size, frame_names, is_video, open_film
 from app.data.scene import SceneError
 from app.engine.background import Cancelled, Report
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from render.types import Camera
 
 FILMING = "film"
+LONGEST = 3600.0   # seconds of a film
 QUEUED = 3
 """Frames that may wait for the encoder: more would only cost memory."""
 
@@ -44,13 +44,12 @@ def export_video(engine: Engine, command: ExportVideo) -> None:
 
 
 def _check(command: ExportVideo) -> None:
-    if not command.cameras:
+    if not command.along.keys:
         raise SceneError("the camera path has no keys; add a view to it")
-    sides = {side for camera in command.cameras for side in (camera.width, camera.height)}
-    if not 1 <= min(sides) <= max(sides) <= LARGEST_SIDE:
-        raise SceneError(f"a frame may be at most {LARGEST_SIDE} px wide and high; choose a smaller one")
-    if len({(camera.width, camera.height) for camera in command.cameras}) > 1:
-        raise SceneError("its frames differ in size; make them all of one")
+    if not 1 <= min(command.width, command.height) <= max(command.width, command.height) <= LARGEST_SIDE:
+        raise SceneError(f"a frame may be 1 to {LARGEST_SIDE} px wide and high, not {command.width} x {command.height}")
+    if command.along.duration > LONGEST:
+        raise SceneError(f"{command.along.duration:g} seconds are too long for a film; raise the speed")
     mode = MODES.get(command.request.mode)
     if mode is None or mode.needs_photograph:
         shown = mode.label if mode is not None else command.request.mode
@@ -59,30 +58,33 @@ def _check(command: ExportVideo) -> None:
 
 
 def _film(engine: Engine, command: ExportVideo) -> Work:
-    from app.engine.drawing import Bites, coloured, in_bites
+    from app.engine.drawing import Bites, coloured, in_bites, spread
     from app.engine.frozen_model import freeze
     from app.engine.photographs import Photographs
 
     if engine.model is None:
         raise Refused("The scene is gone, so it is not filmed.")
     engine.settle()
-    first = command.cameras[0]
-    width, height = film_size(command.path, first.width, first.height)
-    cameras = [camera if (camera.width, camera.height) == (width, height) else framed(camera, width, height)
-               for camera in command.cameras]
+    width, height = film_size(command.path, command.width, command.height)
+    times = command.along.frame_times(command.fps)
+
+    def camera_at(k: int) -> Camera:
+        return command.along.cameras_at(times[k:k + 1], width, height)[0]
+
     path, photographs, bites = Path(command.path).expanduser().absolute(), Photographs(), Bites()
-    request = replace(as_shown(engine, command.request), camera=cameras[0], beside=None, view_index=None)
+    request = replace(as_shown(engine, command.request), camera=camera_at(0), beside=None, view_index=None)
     model = freeze(engine.model, [request], (HIDDEN,))
-    found = yield from coloured(model, [replace(request, camera=camera) for camera in cameras], photographs)
+    chosen = [replace(request, camera=camera_at(k)) for k in spread(len(times))]
+    found = yield from coloured(model, chosen, photographs)
     request = found.of(request)
     feed: queue.SimpleQueue[np.ndarray | None] = queue.SimpleQueue()
-    writer = engine.background(encoder(path, width, height, command.fps, len(cameras), feed), FILMING)
+    writer = engine.background(encoder(path, width, height, command.fps, len(times), feed), FILMING)
     ended = False
     try:
-        for k, camera in enumerate(cameras):
+        for k in range(len(times)):
             pixels = np.empty((height, width, 3), np.uint8)
-            for share in in_bites(model, [(request, 0, width)], camera, photographs, bites, pixels):
-                yield None if share is None else ((k + share) / len(cameras), f"frame {k + 1} of {len(cameras)}")
+            for share in in_bites(model, [(request, 0, width)], camera_at(k), photographs, bites, pixels):
+                yield None if share is None else ((k + share) / len(times), f"frame {k + 1} of {len(times)}")
                 while engine.viewer.moving:   # the hand goes first
                     yield None
             feed.put(pixels)
@@ -97,7 +99,8 @@ def _film(engine: Engine, command: ExportVideo) -> Work:
         if not ended:   # cancelled, the scene or the window closed
             writer.cancel()
             feed.put(None)
-    engine.notice(" ".join(_sentences(path, cameras, command.fps, model.iteration, found.legend, found.note)))
+    said = _sentences(path, len(times), (width, height), command.fps, model.iteration, found.legend, found.note)
+    engine.notice(" ".join(said))
 
 
 def encoder(path: Path, width: int, height: int, fps: float, count: int, feed: queue.SimpleQueue[np.ndarray | None]
@@ -121,10 +124,11 @@ def encoder(path: Path, width: int, height: int, fps: float, count: int, feed: q
     return write
 
 
-def _sentences(path: Path, cameras: list[Camera], fps: float, iteration: int, legend: Legend | None, note: str) -> list[str]:
-    size = f"{cameras[0].width} x {cameras[0].height} px"
+def _sentences(path: Path, frames: int, size: tuple[int, int], fps: float, iteration: int, legend: Legend | None,
+               note: str) -> list[str]:
     rate = f" at {fps:g} per second" if is_video(path) else ""
-    said = [f"Saved {path}: {len(cameras)} frame{'s' if len(cameras) > 1 else ''} of {size}{rate}, iteration {iteration:,}."]
+    said = [f"Saved {path}: {frames} frame{'s' if frames > 1 else ''} of {size[0]} x {size[1]} px{rate}, "
+            f"iteration {iteration:,}."]
     if legend is not None:
         unit = f" {legend.unit}" if legend.unit else ""
         said.append(f"Its colours show {legend.label} from {legend.lo:.3g} to {legend.hi:.3g}{unit}.")

@@ -33,10 +33,19 @@ class Preferences:
     record: bool = True        # a record of each run in the window, unless --no_record says otherwise
     recent: list[str] = field(default_factory=list)
     scene_up: dict[str, list[float]] = field(default_factory=dict)
+    camera_paths: dict[str, dict[str, Any]] = field(default_factory=dict)   # by scene, as app/data/camera_paths.py has them
 
     def remember_scene(self, path: str) -> None:
         """Most recent first, each once."""
         self.recent = [path, *(p for p in self.recent if p != path)][:RECENT_LIMIT]
+
+    def remember_path(self, scene: str, path: dict[str, Any] | None) -> None:
+        """The camera path of a scene; of the newest few scenes. None forgets it."""
+        self.camera_paths.pop(scene, None)
+        if path is not None:
+            self.camera_paths[scene] = path
+        for old in list(self.camera_paths)[:-RECENT_LIMIT]:
+            del self.camera_paths[old]
 
 
 def default_path() -> Path:

@@ -24,6 +24,7 @@ from app.gui.pacing import Pacing
 from app.gui.panels.alpha_rule import AlphaRulePanel
 from app.gui.panels.audit import AuditPanel
 from app.gui.panels.base import Asking, Panel
+from app.gui.panels.camera_path import CameraPathPanel
 from app.gui.panels.densification import DensificationPanel
 from app.gui.panels.gaussian import GaussianPanel
 from app.gui.panels.gradient_check import GradientCheckPanel
@@ -59,7 +60,7 @@ INSPECTOR: tuple[tuple[str, type], ...] = (
     ("densify", DensificationPanel), ("numbers", QuantitiesPanel), ("select", SelectionPanel),
     ("gaussian", GaussianPanel), ("xray", XRayPanel), ("alpha", AlphaRulePanel),
     ("lab", LaboratoryPanel), ("check", GradientCheckPanel), ("audit", AuditPanel),
-    ("views", ViewsPanel), ("options", HyperparameterPanel))
+    ("views", ViewsPanel), ("camera", CameraPathPanel), ("options", HyperparameterPanel))
 """The tabs of the inspector. A new panel is one file and one entry here."""
 
 

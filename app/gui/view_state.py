@@ -6,8 +6,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from app.camera_path import framed
 from app.gui import camera_controls as controls
 from app.gui.camera_controls import Rig
+from app.gui.path_editor import PathEditor
 from app.gui.pixel_probe import PixelProbe
 from app.gui.resolution import AdaptiveResolution
 from app.messages import MODES, Beside, Keep, SceneOpened, ViewInfo, ViewMode, ViewRequest
@@ -37,6 +39,7 @@ class ViewState:
     area: tuple[int, int] = (0, 0)          # px that the picture may fill
     resolution: AdaptiveResolution = field(default_factory=AdaptiveResolution)
     probe: PixelProbe = field(default_factory=PixelProbe)
+    editor: PathEditor = field(default_factory=PathEditor)   # of the camera path
     _mode_before: ViewMode = "color"
     _last_index: int | None = None           # where [ and ] go on from after the camera has left a view
     _moved_at: float = -1e9
@@ -179,8 +182,9 @@ class ViewState:
         self.beside = Beside(mode, quantity or self.quantity, share)
         return None
 
-    def whole_request(self) -> ViewRequest | None:
-        """What is shown, at the full size of its place in the window, as a saved picture wants it; None without a scene."""
+    def whole_request(self, size: tuple[int, int] | None = None) -> ViewRequest | None:
+        """What is shown, at the full size of its place in the window or at another, as a saved picture wants it; None
+        without a scene. Another shape shows more or less to the sides and the same height."""
         width, height = self.area
         if self.rig is None or width < 16 or height < 16:
             return None
@@ -190,6 +194,8 @@ class ViewState:
             camera = self.views[self.view_index].camera
             shown = controls.fit(camera.width, camera.height, width, height)
             camera = camera.resized(max(16, round(shown.shown_width)), max(16, round(shown.shown_height)))
+        if size is not None and size != (camera.width, camera.height):
+            camera = framed(camera, *size)
         return ViewRequest(camera, self.mode, self.quantity, self.value_range, self.view_index, log_scale=self.log_scale,
                            colormap=self.colormap, keep=self.keep, beside=self.shown_beside())
 

@@ -11,6 +11,7 @@ from app.gui.camera_controls import Fit
 from app.gui.crosshair import Crosshair
 from app.gui.divider import Divider
 from app.gui.layout import Rect
+from app.gui.path_overlay import PathOverlay
 from app.gui.pixel_probe import question_at
 from app.gui.select_tools import SelectTools, cycling, held
 from app.gui.textures import Picture
@@ -55,6 +56,7 @@ class Viewport:
         self._image = int(dpg.draw_image(blank, (0, 0), (1, 1), parent=self.canvas, show=False))
         self._frusta = int(dpg.add_draw_layer(parent=self.canvas))
         self._marks = int(dpg.add_draw_layer(parent=self.canvas))
+        self._path = PathOverlay(ui, self.canvas)
         self._cross = Crosshair(ui, self.canvas)
         self.tools = SelectTools(ui, self.canvas)
         self._divider = Divider(ui, self.canvas)
@@ -110,6 +112,7 @@ class Viewport:
                         frame.camera.width, frame.camera.height):
                     self._refit()
         self._point()
+        self._path.update(frame, self.fit)
         self._cross.update(frame, self.fit)
         mouse = self.local_mouse() if self.hovered() else None
         self.tools.update(frame, self.fit, mouse)

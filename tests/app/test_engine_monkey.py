@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from app import messages as m
+from app.camera_path import CameraPath, Key
 from app.engine.work import Ready
 from render.types import Camera
 from tests.app.engine_doubles import QuickTrainer, running_engine
@@ -31,8 +32,10 @@ def random_command(rng: random.Random, folder: str) -> m.Command | m.ViewRequest
         m.SetBackend(rng.choice(["reference", "auto", "nonsense"])),
         m.SavePly(rng.choice([f"{folder}/a.ply", f"{folder}/missing/b.ply", folder])),
         m.SavePicture(f"{folder}/a.png", m.ViewRequest(camera, rng.choice(m.VIEW_MODES), "opacity", view_index=0)),
-        m.ExportVideo(rng.choice([f"{folder}/films/{rng.random()}", f"{folder}/a.avi", f"{folder}/b.mp4"]), (camera,) * 3,
-                      m.ViewRequest(camera, rng.choice(m.VIEW_MODES), "opacity"), rng.choice([24.0, 0.0])),
+        m.ExportVideo(rng.choice([f"{folder}/films/{rng.random()}", f"{folder}/a.avi", f"{folder}/b.mp4"]),
+                      CameraPath((Key.of(camera), Key.of(ring(4)[1], 0.1))[:rng.randrange(3)]),
+                      m.ViewRequest(camera, rng.choice(m.VIEW_MODES), "opacity"), rng.choice([16, 0]), 12,
+                      rng.choice([24.0, 0.0])),
         m.Select(camera, rng.uniform(-50, 50), rng.uniform(-50, 50)), m.Select(uid=rng.randrange(40)), m.Select(),
         *[m.ViewRequest(camera, rng.choice(m.VIEW_MODES), rng.choice(["mean2d_grad", "opacity", "age", "nope"]),
                         rng.choice([None, (0.0, 1.0), (1.0, 0.0), (float("nan"), 1.0), (-1e300, 1e300)]),

@@ -190,7 +190,7 @@ def test_the_newest_of_a_run_is_drawn_also_from_a_checkpoint(run_folder: Path, t
     assert torch.equal(checkpoint.params.means, ply.params.means)
 
 
-@pytest.mark.parametrize("name", ["film.mp4", "pictures"])
+@pytest.mark.parametrize("name", ["film.mp4", pytest.param("pictures", marks=pytest.mark.thorough)])
 def test_ctrl_c_keeps_finished_pictures_and_no_half_video(run_folder: Path, tmp_path: Path, name: str) -> None:
     words = ["render", str(run_folder), "--turntable", "--seconds", "3600", "--fps", "1", "--width", "64", "--height", "48",
              "--backend", "reference", "--out", str(tmp_path / name)]

@@ -1,0 +1,81 @@
+"""The film along the camera path: its size, rate and file, and how far it is. A part of the tab Camera."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.camera_path import CameraPath
+from app.gui import formatting
+from app.gui.toolkit import dpg
+from app.gui.widgets import Ui, button, heading, label, put, show, tooltip
+from app.messages import MODES, ExportVideo
+
+SIZE, RATE = (1280, 720), 30.0
+FIELD = 52     # px at 100 %
+
+
+class FilmSection:
+    def __init__(self, ui: Ui) -> None:
+        self.ui = ui
+        self._scene: str | None = None
+        heading(ui, "Film")
+        with dpg.group(horizontal=True, horizontal_spacing=ui.px(4)):
+            self._width = self._field(str(SIZE[0]), "Width of the film, px; a video's sides are rounded up to even numbers")
+            label(ui, "×", small=True)
+            self._height = self._field(str(SIZE[1]), "Height of the film, px: what the height shows is that of the keys, the "
+                                       "width shows more or less to the sides")
+            label(ui, "px", small=True)
+            self._fps = self._field(f"{RATE:g}", "Frames per second")
+            label(ui, "per second", small=True)
+        self._path = int(dpg.add_input_text(hint="Path of an .mp4, or of a folder for PNGs", width=-1, on_enter=True,
+                                            callback=self._on_export))
+        ui.typing.append(self._path)
+        tooltip(ui, self._path, "A video where it ends in .mp4; otherwise a folder with a PNG of each frame")
+        with dpg.group(horizontal=True, horizontal_spacing=ui.px(4)) as idle:
+            button(ui, "Export film", self._on_export, "Draw the model as it is now along the path, in the view's mode and "
+                   "colours; training goes on meanwhile", theme=ui.theme.primary)
+            self._what = label(ui, "", small=True)
+        self._idle = int(idle)
+        with dpg.group(show=False) as busy:
+            self._bar = int(dpg.add_progress_bar(width=-1, height=ui.px(18)))
+            with dpg.group(horizontal=True, horizontal_spacing=ui.px(4)):
+                button(ui, "Cancel", ui.actions.cancel, "Stop; a video that is not complete is not kept, finished PNGs are",
+                       theme=ui.theme.danger)
+                self._text = label(ui, "", small=True)
+        self._busy = int(busy)
+
+    def _field(self, value: str, tip: str) -> int:
+        item = int(dpg.add_input_text(default_value=value, width=self.ui.px(FIELD)))
+        self.ui.typing.append(item)
+        tooltip(self.ui, item, tip)
+        return item
+
+    def update(self, path: CameraPath) -> None:
+        ui, job, scene = self.ui, self.ui.model.job, self.ui.model.scene
+        working = job is not None and job.name == "film"
+        show(self._busy, working)
+        show(self._idle, not working)
+        if working and job is not None:
+            dpg.set_value(self._bar, job.fraction)
+            dpg.configure_item(self._bar, overlay=f"{job.fraction:.0%}")
+            put(self._text, job.text)
+        put(self._what, f"{formatting.duration(path.duration)}, {MODES[ui.view.mode].label}")
+        if scene is not None and scene.path != self._scene:
+            self._scene = scene.path
+            dpg.set_value(self._path, str(Path.cwd() / f"{Path(scene.path).stem or 'scene'}_film.mp4"))
+
+    def _on_export(self) -> None:
+        ui = self.ui
+        target = dpg.get_value(self._path).strip().strip('"').strip("'")
+        try:
+            width, height = (int(dpg.get_value(item)) for item in (self._width, self._height))
+            fps = float(dpg.get_value(self._fps).replace(",", "."))
+        except ValueError:
+            ui.actions.notify("Width, height and frames per second must be numbers.", "warning")
+            return
+        request = ui.view.whole_request()
+        if not target:
+            ui.actions.notify("Type the path of the film: an .mp4, or a folder for PNGs.", "warning")
+        elif request is not None:
+            where = Path(target).expanduser().absolute()
+            ui.send(ExportVideo(str(where), ui.view.editor.path, request, width, height, fps))

@@ -26,6 +26,7 @@ INSTRUMENTS: dict[str, str] = {
     "chain": "app.inspection.chain:chain",
     "histogram": "app.inspection.quantities:histogram",
     "table": "app.inspection.quantities:table",
+    "optimiser": "app.inspection.updates:updates",
     "summary": "app.inspection.quantities:summary",
     "candidates": "app.inspection.densification:foreseen",
     "event": "app.inspection.densification:event",

@@ -103,6 +103,7 @@ class Actions:
         self.on_help: Callable[[], None] = _nothing
         self.on_escape: Callable[[], bool] = _refuse   # True when something was closed
         self.on_layout: Callable[[], None] = _nothing
+        self.on_headless: Callable[[], None] = _nothing
         self.on_tab: Callable[[str], None] = _ignore   # shows a tab of the inspector
 
     def notify(self, text: str, level: str = "info") -> None:
@@ -232,6 +233,9 @@ class Actions:
     def toggle_inspector(self) -> None:
         self.preferences.show_inspector = not self.preferences.show_inspector
         self.on_layout()
+
+    def headless(self) -> None:
+        self.on_headless()
 
     def toggle_plots(self) -> None:
         self.preferences.show_plots = not self.preferences.show_plots

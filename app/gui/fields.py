@@ -7,7 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from app.config import DensifyConfig, TrainConfig
+from app.config import DensifyConfig, OptimizerConfig, TrainConfig
+from app.pace import PaceConfig, WindowPace
 from render.config import RasterConfig
 
 SLIDER_STEPS = 1000
@@ -110,4 +111,6 @@ def specs_of(config: type, prefix: str = "") -> list[FieldSpec]:
 TRAIN_FIELDS = specs_of(TrainConfig)
 DENSIFY_FIELDS = specs_of(DensifyConfig, "densify.")
 RASTER_FIELDS = specs_of(RasterConfig, "raster.")
-BY_PATH = {spec.path: spec for spec in (*TRAIN_FIELDS, *DENSIFY_FIELDS, *RASTER_FIELDS)}
+OPTIMIZER_FIELDS = specs_of(OptimizerConfig, "optimizer.")
+PACE_FIELDS = (*specs_of(PaceConfig), *specs_of(WindowPace))
+BY_PATH = {spec.path: spec for spec in (*TRAIN_FIELDS, *DENSIFY_FIELDS, *OPTIMIZER_FIELDS, *RASTER_FIELDS)}

@@ -14,8 +14,9 @@ LOST_FRAMES = 4
 
 
 class Keyboard:
-    def __init__(self, ui: Ui, touched: Callable[[], None]) -> None:
-        self._ui, self._touched = ui, touched
+    def __init__(self, ui: Ui, touched: Callable[[], None], wake: Callable[[], bool]) -> None:
+        """`wake` says whether a key was needed to bring the window back, and does nothing else then."""
+        self._ui, self._touched, self._wake = ui, touched, wake
         self._held: dict[int, int] = {}   # key -> frames in a row that it has not been down
         self._bound: dict[int, list[Shortcut]] = {}
 
@@ -43,6 +44,8 @@ class Keyboard:
         self._touched()
         repeated = key in self._held
         self._held[key] = 0
+        if self._wake():
+            return
         if self.typing() and key != dpg.mvKey_Escape:
             return
         ctrl = self.ctrl()

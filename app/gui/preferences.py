@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from app.pace import PaceConfig, WindowPace
+
 RECENT_LIMIT = 10
 SCALES = (1.0, 1.25, 1.5, 1.75, 2.0)
 
@@ -30,6 +32,11 @@ class Preferences:
     axes: bool = True
     quantity: str = "mean2d_grad"
     inspector_tab: str = "densify"
+    view_share: float = 0.2    # of the time, for pictures of a scene that trains
+    view_rate: float = 15.0    # such pictures a second, at most
+    panel_share: float = 0.14  # of the time, for what an open panel asks
+    window_fps: float = 60.0   # M04: no more frames than a screen shows
+    idle_fps: float = 10.0     # U05: of a window that nobody touches
     record: bool = True        # a record of each run in the window, unless --no_record says otherwise
     recent: list[str] = field(default_factory=list)
     scene_up: dict[str, list[float]] = field(default_factory=dict)
@@ -46,6 +53,11 @@ class Preferences:
             self.camera_paths[scene] = path
         for old in list(self.camera_paths)[:-RECENT_LIMIT]:
             del self.camera_paths[old]
+
+
+def pace_of(preferences: Preferences) -> PaceConfig:
+    """What the engine is to know of them."""
+    return PaceConfig(preferences.view_share, preferences.view_rate, preferences.panel_share)
 
 
 def default_path() -> Path:
@@ -108,6 +120,10 @@ def _merged(stored: dict[str, Any]) -> Preferences:
             value = float(value)
         if type(value) is type(default):
             setattr(preferences, f.name, value)
+    for spec in (*dataclasses.fields(PaceConfig), *dataclasses.fields(WindowPace)):   # what a slider would not give
+        low, high, value = spec.metadata["lo"], spec.metadata["hi"], getattr(preferences, spec.name)
+        if not low <= value <= high:
+            setattr(preferences, spec.name, spec.default)
     preferences.recent = [p for p in preferences.recent if isinstance(p, str)][:RECENT_LIMIT]
     preferences.scene_up = {k: v for k, v in preferences.scene_up.items() if _is_vector(v)}
     return preferences

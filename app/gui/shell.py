@@ -17,14 +17,16 @@ from app.gui import preferences as stored
 from app.gui.actions import Actions
 from app.gui.callbacks import run_jobs
 from app.gui.display import icons
+from app.gui.headless import Headless
 from app.gui.heartbeat import Heartbeat
 from app.gui.keyboard import Keyboard
 from app.gui.layout import Rect
-from app.gui.pacing import Pacing
+from app.gui.pacing import HEADLESS_SECONDS, Pacing
 from app.gui.panels.alpha_rule import AlphaRulePanel
 from app.gui.panels.audit import AuditPanel
 from app.gui.panels.base import Asking, Panel
 from app.gui.panels.camera_path import CameraPathPanel
+from app.gui.panels.control import ControlPanel
 from app.gui.panels.densification import DensificationPanel
 from app.gui.panels.gaussian import GaussianPanel
 from app.gui.panels.gradient_check import GradientCheckPanel
@@ -34,6 +36,7 @@ from app.gui.panels.laboratory import LaboratoryPanel
 from app.gui.panels.memory import MemoryPanel
 from app.gui.panels.notices import Notices
 from app.gui.panels.open_scene import OpenDialog
+from app.gui.panels.optimiser import OptimiserPanel
 from app.gui.panels.plots import PlotsPanel
 from app.gui.panels.quantities import QuantitiesPanel
 from app.gui.panels.save import SaveDialog
@@ -51,16 +54,16 @@ from app.gui.trace import Recorder, Trace
 from app.gui.view_model import ViewModel
 from app.gui.view_state import ViewState, request_key
 from app.gui.viewport import Viewport
-from app.gui.widgets import Ui
+from app.gui.widgets import Dialog, Ui
 from app.mailbox import Fifo, Latest
 from app.messages import Command, Event, InspectRequest, SetOption, Snapshot, ViewRequest
 
 AWAKE_SECONDS = 0.5           # full rate for this long after the last sign of the user
 INSPECTOR: tuple[tuple[str, type], ...] = (
-    ("densify", DensificationPanel), ("numbers", QuantitiesPanel), ("select", SelectionPanel),
+    ("control", ControlPanel), ("densify", DensificationPanel), ("numbers", QuantitiesPanel), ("select", SelectionPanel),
     ("gaussian", GaussianPanel), ("xray", XRayPanel), ("alpha", AlphaRulePanel),
     ("lab", LaboratoryPanel), ("check", GradientCheckPanel), ("audit", AuditPanel),
-    ("views", ViewsPanel), ("camera", CameraPathPanel), ("options", HyperparameterPanel))
+    ("views", ViewsPanel), ("camera", CameraPathPanel), ("options", HyperparameterPanel), ("optimiser", OptimiserPanel))
 """The tabs of the inspector. A new panel is one file and one entry here."""
 
 
@@ -83,7 +86,8 @@ class Shell:
         self.actions = Actions(self.model, self.view, self.preferences, commands.put, self.clock)
         self._trace = Recorder(trace, self.actions.notify)
         self.theme = Theme(scale)
-        self.ui = Ui(self.theme, self.preferences, self.model, self.view, self.actions, commands.put, self._set_option)
+        self.ui = Ui(self.theme, self.preferences, self.model, self.view, self.actions, commands.put, self._set_option,
+                     folder=self._preferences_path.parent)
         self._commands = commands
         self._options: dict[str, Any] = {}
         self._seen = self._scene = 0
@@ -96,7 +100,7 @@ class Shell:
         self._heartbeat = Heartbeat(view_requests)
         self.frame_ms = 0.0
         self.frames = 0
-        self._pacing = Pacing()
+        self._pacing = Pacing(self.preferences)
         self._last_frame = self.clock()
         for text in (complaint, scale_complaint):
             if text:
@@ -140,7 +144,8 @@ class Shell:
                                shown_size=self.viewport.picture.size)
             if self._on_frame is not None:
                 self._on_frame(self)
-            time.sleep(max(0.0, self._pacing.period(work, self.awake(begin)) - (self.clock() - begin)))
+            period = HEADLESS_SECONDS if self.headless.on else self._pacing.period(work, self.awake(begin))
+            time.sleep(max(0.0, period - (self.clock() - begin)))
 
     def _frame(self, now: float) -> None:
         if self._heartbeat.beat():
@@ -148,6 +153,10 @@ class Shell:
         run_jobs(dpg.get_callback_queue(), self._failed)
         self.keyboard.update()
         self._read(now)
+        if self.headless.on:
+            self._guard(self.headless.update)
+            dpg.render_dearpygui_frame()
+            return
         self._follow_hand(now)
         self._apply_size()
         self._send(now)
@@ -233,6 +242,8 @@ class Shell:
 
     def _on_mouse_press(self, sender: int, button: int) -> None:
         self.touch()
+        if self.headless.end():
+            return
         x, y = dpg.get_mouse_pos(local=False)
         floating = any(window.shown for window in self._dialogs())
         self._splitter = self.layout.splitter_at(x, y) if button == 0 and not floating else None
@@ -253,8 +264,8 @@ class Shell:
     def _on_double_click(self, sender: int, button: int) -> None:
         self.plots.follow_again()
 
-    def _dialogs(self) -> tuple[OpenDialog | SaveDialog | HelpOverlay, ...]:
-        return self.open_dialog, self.save_dialog, self.help
+    def _dialogs(self) -> tuple[Dialog, ...]:
+        return self.open_dialog, self.save_dialog, self.help, *self.ui.dialogs
 
     def _escape(self) -> bool:
         for window in self._dialogs():
@@ -297,6 +308,8 @@ class Shell:
         self.actions.on_save = self.save_dialog.open
         self.actions.on_open, self.actions.on_help = self.open_dialog.open, self.help.toggle
         self.actions.on_escape, self.actions.on_layout, self.actions.on_tab = self._escape, self._arrange, self._show_tab
+        self.headless = Headless(ui, int(primary))
+        self.headless.build()
         self._gaps = int(dpg.add_draw_layer(parent=primary))
         front = dpg.add_viewport_drawlist(front=True)
         self._boundary = int(dpg.draw_rectangle((0, 0), (1, 1), fill=Palette.accent_dim, color=Palette.clear, parent=front,
@@ -334,7 +347,7 @@ class Shell:
             dpg.add_mouse_release_handler(callback=self._on_mouse_release)
             dpg.add_mouse_wheel_handler(callback=self._on_wheel)
             dpg.add_mouse_double_click_handler(callback=self._on_double_click)
-        self.keyboard = Keyboard(self.ui, self.touch)
+        self.keyboard = Keyboard(self.ui, self.touch, self.headless.end)
         self.keyboard.build(int(registry))
 
     # ------------------------------------------------------------------------------------------ layout

@@ -8,12 +8,15 @@ from typing import Any
 
 from app import messages
 from app.gui import formatting
+from app.gui.change_log import ChangeLog
 from app.gui.population import Population
 from app.inspection.rules import Comparison, Lanes
 from app.messages import Curve, Densified, Frame, Histogram, Snapshot
 
 WAITED_FOR = {"lanes": "the lanes", "compare": "a comparison", "check": "a check", "losses": "the losses"}
 """Jobs during which training stands still, in words; short evaluations are not worth one."""
+UNDER_WAY = {"backward": "gradients known, update pending", "update": "updated, the step is not over"}
+"""Where a step that is taken in parts stands."""
 EVENT_LIMIT = 500        # densification events kept for the table; totals count all of them
 NOTICE_SECONDS = 7.0
 NOTICE_LIMIT = 100
@@ -75,6 +78,8 @@ class ViewModel:
     measured: messages.ViewsMeasured | None = None
     checked: messages.GradientsChecked | None = None
     audited: messages.Audited | None = None
+    forwarded: messages.ViewForwarded | None = None
+    options: ChangeLog = field(default_factory=ChangeLog)   # what was changed
     config: dict[str, Any] = field(default_factory=dict)
     config_version: int = 0
     notices: list[ShownNotice] = field(default_factory=list)
@@ -106,6 +111,10 @@ class ViewModel:
                 self.checked = event
             case messages.Audited():
                 self.audited = event
+            case messages.OptionChanged():
+                self.options.add(event, now)
+            case messages.ViewForwarded():
+                self.forwarded = event
             case messages.ViewsMeasured():
                 self.measured = event
             case messages.LanesMoved():
@@ -146,7 +155,7 @@ class ViewModel:
         self.scene = event
         self.scene_version += 1
         self.frame = self.histogram = self.evaluated = self.failure = self.saved = None
-        self.comparison = self.lanes = self.measured = self.checked = None
+        self.comparison = self.lanes = self.measured = self.checked = self.forwarded = None
         self._rewind(0)
         self.curves = {}
         self.curves_version += 1
@@ -170,6 +179,7 @@ class ViewModel:
                 self.totals.add(event)
             self.population.rewind(iteration)
             self.densified_version += 1
+        self.options.rewind(iteration)
         if self.evaluated is not None and self.evaluated.iteration > iteration:
             self.evaluated = None
 
@@ -204,6 +214,9 @@ class ViewModel:
         if not self.scene.trainable:
             return "View only: no photographs to train on", "View only"
         text, share = f"{formatting.count(s.iteration)} / {formatting.count(s.iterations)}", f"{self.fraction:.0%}"
+        under_way = UNDER_WAY.get(s.steering.phase)
+        if under_way is not None and not self.playing:
+            return f"{text}   {under_way}", under_way.split(",")[0], text, share
         left = () if math.isnan(self.eta) else (f"{text}   {formatting.duration(self.eta)} left",)
         return (*left, text, share)
 
@@ -219,6 +232,8 @@ class ViewModel:
             return "View only"
         if self.job is not None and self.job.name in WAITED_FOR and self.snapshot.state == "running":
             return f"Waits for {WAITED_FOR[self.job.name]}"
+        if self.snapshot.state == "paused" and self.snapshot.steering.phase in UNDER_WAY:
+            return sentence(UNDER_WAY[self.snapshot.steering.phase].split(",")[0])
         return {"empty": "No scene", "loading": "Loading", "running": "Training", "paused": "Paused",
                 "finished": "Finished", "failed": "Stopped by an error"}[self.snapshot.state]
 

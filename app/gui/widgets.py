@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from app.gui import formatting
 from app.gui.actions import Actions
@@ -15,6 +16,15 @@ from app.gui.toolkit import dpg
 from app.gui.view_model import ViewModel
 from app.gui.view_state import ViewState
 from app.messages import Command
+
+
+class Dialog(Protocol):
+    """A floating window that Esc closes."""
+
+    @property
+    def shown(self) -> bool: ...
+
+    def close(self) -> None: ...
 
 
 @dataclass
@@ -29,6 +39,8 @@ class Ui:
     send: Callable[[Command], None]
     set_option: Callable[[str, Any], None]   # coalesced: at most one command per field and frame
     typing: list[int] = field(default_factory=list)  # items that take the keyboard while they are active
+    folder: Path = Path()                    # of the preferences
+    dialogs: list[Dialog] = field(default_factory=list)   # floating windows of panels, for Esc
 
     def px(self, value: float) -> int:
         return self.theme.px(value)

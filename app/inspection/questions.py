@@ -78,6 +78,11 @@ class TableQuestion:
 
 
 @dataclass(frozen=True)
+class UpdatesQuestion:
+    """How far does each step move each parameter group?"""
+
+
+@dataclass(frozen=True)
 class SummaryQuestion:
     """Sums, means and extremes of quantities over the selected Gaussians."""
 

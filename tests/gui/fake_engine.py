@@ -34,6 +34,7 @@ from app.messages import (
     SetOption,
     Shutdown,
     Snapshot,
+    Steering,
     Step,
     ViewInfo,
     ViewRequest,
@@ -85,6 +86,7 @@ class FakeEngine:
         self.iteration, self.iterations = 0.0, 30000
         self.turn_seconds, self.publish_seconds = 0.004, 0.02
         self.selected: GaussianReport | None = None
+        self.phase = ""              # of a step that is taken in parts
         self.config = flatten(TrainConfig())
         self.opened: SceneOpened | None = None
         self._stop = threading.Event()
@@ -187,7 +189,8 @@ class FakeEngine:
             stage_ms={"project": 1.2, "sh": 0.5, "binning": 2.1, "rasterize": 6.0, "loss": 2.2, "backward": 11.0, "adam": 1.4,
                       "other": 0.8},
             memory={"parameters": 5 << 20, "adam": 10 << 20, "images": 60 << 20, "intersections": 3 << 20, "rss": 700 << 20},
-            selected=self.selected, threads=1, view_name="view_003.png", densify_window=(500, 15000))
+            selected=self.selected, threads=1, view_name="view_003.png", densify_window=(500, 15000),
+            steering=Steering(self.phase))
 
     # ------------------------------------------------------------------------------------------ commands
     def _play(self, command: Play) -> None:

@@ -62,7 +62,7 @@ class PlotsPanel:
 
     def __init__(self, ui: Ui) -> None:
         self.ui = ui
-        self._version = self._densified = -1
+        self._version = self._densified = self._changed = -1
         self._plots: list[PlotView] = []
 
     def build(self, parent: int) -> None:
@@ -74,6 +74,7 @@ class PlotsPanel:
         # densifications and opacity resets on every time axis: a step in a curve is mostly one of them
         self._events = [self._lines(plot, (*Palette.muted[:3], 70 if plot is self._plots[2] else 38)) for plot in self._plots]
         self._resets = [self._lines(plot, (*Palette.second[:3], 150)) for plot in self._plots]
+        self._options = [self._lines(plot, (*Palette.good[:3], 150)) for plot in self._plots]   # changed, see tab Control
 
     def _lines(self, plot: PlotView, color: Color) -> int:
         """Vertical lines at iterations, still none."""
@@ -123,6 +124,12 @@ class PlotsPanel:
                 at = [float(e.iteration) for e in model.densified if bool(e.reset) is of_reset][-EVENTS:]
                 for item in series:
                     dpg.set_value(item, [at])
+
+        if model.options.version != self._changed:
+            self._changed = model.options.version
+            at = sorted({float(change.iteration) for change in model.options.changes})[-EVENTS:]
+            for item in self._options:
+                dpg.set_value(item, [at])
 
     def _show(self, view: PlotView, curves: dict[str, Curve]) -> None:
         lo, hi, end = np.inf, -np.inf, 1.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from app.gui import formatting
+from app.gui.panels.step_menu import StepMenu
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
 from app.gui.widgets import Ui, button, label, put, relabel, text_width, tooltip
@@ -32,17 +33,22 @@ class Toolbar:
         ui, act = self.ui, self.ui.actions
         with dpg.group(horizontal=True, parent=parent, horizontal_spacing=ui.px(6)):
             self._play = button(ui, "▶  Train", act.toggle_play, "Train or pause  (Space)", width=92, theme=ui.theme.primary)
-            self._step = button(ui, "Step", act.step, "One training step, then pause  (N)", width=50)
+            with dpg.group(horizontal=True, horizontal_spacing=ui.px(1)):
+                self._step = button(ui, "Step", act.step, "One training step, or the rest of the one under way, then pause  "
+                                                          "(N)", width=50)
+                self._steps = StepMenu(ui)
+                self._more = self._steps.build()
             self._reset = button(ui, "Reset", self._ask_reset, "Back to iteration 0 of the same scene", width=56)
             dpg.add_spacer(width=ui.px(2))
             with dpg.group() as bar:
                 self._bar = int(dpg.add_drawlist(ui.px(200), ui.px(BAR_HEIGHT)))
-        for item in (self._play, self._step, self._reset):
+        for item in (self._play, self._step, self._more, self._reset):
             dpg.configure_item(item, height=ui.px(28))
         tooltip(ui, int(bar), "Iteration of all iterations, and the time left at the present rate")
         self._figures(parent)
         self._doors(parent)
         self._confirm()
+        self._steps.build_menu()
 
     def _figures(self, parent: int) -> None:
         ui = self.ui
@@ -86,7 +92,7 @@ class Toolbar:
         self._width = width
         x = width - ui.px(self._doors_width + 10)
         dpg.configure_item(self._doors_group, pos=(x, ui.px(8)))
-        left = ui.px(92 + 50 + 56 + 2 + 8 + 5 * 6)
+        left = ui.px(92 + 50 + 1 + StepMenu.WIDTH + 56 + 2 + 8 + 5 * 6)
         room = x - left - ui.px(12 + MIN_BAR)
         for index, (column, column_width) in reversed(list(enumerate(self._columns))):
             # The backend always stays; the other figures are in the training panel too.
@@ -107,9 +113,10 @@ class Toolbar:
             relabel(self._play, "❚❚  Pause" if model.playing else "▶  Train")
         if model.can_train is not self._can:
             self._can = model.can_train
-            for item in (self._play, self._step, self._reset):
+            for item in (self._play, self._step, self._more, self._reset):
                 dpg.configure_item(item, enabled=self._can)
                 dpg.bind_item_theme(item, 0 if not self._can else self.ui.theme.primary if item == self._play else 0)
+        relabel(self._step, "Finish" if model.snapshot.steering.phase and not model.playing else "Step")
         self._draw_bar(round(model.fraction, 4), model.progress_texts or (model.state_text,))
         put(self._values["rate"], formatting.rate(snapshot.steps_per_second) if model.playing else formatting.NONE)
         put(self._values["gaussians"], formatting.count(snapshot.gaussians))
@@ -184,7 +191,7 @@ class Toolbar:
 
     def escape(self) -> bool:
         """Esc: an open question or menu goes, and nothing happens."""
-        for popup in (self._confirm_window, self._menu):
+        for popup in (self._confirm_window, self._menu, self._steps.menu):
             if dpg.is_item_shown(popup):
                 dpg.configure_item(popup, show=False)
                 return True

@@ -69,6 +69,11 @@ class Checkpoints:
         self._known = True
         return "start" if is_run(self._engine.run_folder) else ""
 
+    def branched(self, events: list[Event]) -> None:
+        """The run goes on as another branch, on which `events` have happened."""
+        self._events = sorted(events, key=lambda event: event.iteration)[-KEPT_EVENTS:]   # type: ignore[attr-defined]
+        self._autosave.saved(time.monotonic(), self._iteration())
+
     def save(self, reason: str) -> bool:
         """Begin to write one; False where the run is not kept, or one is being written."""
         engine = self._engine

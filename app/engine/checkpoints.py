@@ -147,6 +147,7 @@ class Checkpoints:
         model, request = engine.model, engine.viewer.request
         assert model is not None
         return {"scene": dict(model.opening), "seconds": engine.seconds, "branch": engine.branch,
+                "timeline": engine.timeline.memory(),
                 "camera": _plain(request.camera) if request is not None else None,
                 "view_index": request.view_index if request is not None else None, "selected_uid": engine.selected_uid,
                 "history": [{"iteration": e.iteration, "psnr": e.psnr, "ssim": e.ssim} for e in self._events
@@ -186,6 +187,7 @@ class Checkpoints:
             event = _event(told)
             if event is not None:
                 engine.emit(event)
+        engine.timeline.remember(extra.get("timeline"))
         self._autosave.saved(time.monotonic(), self._iteration())
         if found.path is not None:
             engine.emit(RunSaved(found.state.iteration, found.path.stat().st_mtime, str(found.path), found.state.nbytes,

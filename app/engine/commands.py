@@ -6,7 +6,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from app import messages as m
-from app.engine import auditing, control, densifying, filming, gradient_check, laboratory, pictures, selecting, timeline_jobs, work
+from app.engine import (
+    auditing,
+    control,
+    densifying,
+    filming,
+    gradient_check,
+    laboratory,
+    pictures,
+    selecting,
+    timeline_jobs,
+    work,
+)
 
 if TYPE_CHECKING:
     from app.engine.loop import Engine

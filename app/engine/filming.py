@@ -72,7 +72,7 @@ def _film(engine: Engine, command: ExportVideo) -> Work:
                for camera in command.cameras]
     path, photographs, bites = Path(command.path).expanduser().absolute(), Photographs(), Bites()
     request = replace(as_shown(engine, command.request), camera=cameras[0], beside=None, view_index=None)
-    model = freeze(engine.model, [request], (HIDDEN,))
+    model = freeze(engine.timeline.looks.models(request)[0], [request], (HIDDEN,))
     found = yield from coloured(model, [replace(request, camera=camera) for camera in cameras], photographs)
     request = found.of(request)
     feed: queue.SimpleQueue[np.ndarray | None] = queue.SimpleQueue()

@@ -97,6 +97,8 @@ class Timeline:
         self._known = self._signature()
         self.pace.at(self._engine.seconds)
         self._scan(branch)
+        for iteration in [iteration for iteration in branch.on_disk if iteration > trainer.iteration]:
+            del branch.on_disk[iteration]   # of a future that was given up
         self._version += 1
 
     def _signature(self) -> tuple[Any, ...]:
@@ -234,6 +236,30 @@ class Timeline:
                 if branch.on_disk:
                     branch.tip = branch.known = max(branch.on_disk)
                     self.branches.add(branch)
+
+    def memory(self) -> dict[str, Any]:
+        """As JSON, for a checkpoint."""
+        from app.engine.timeline_memory import memory
+
+        return memory(self) if self.follow() else {}
+
+    def remember(self, told: Mapping[str, Any] | None) -> None:
+        """The run was taken up from a checkpoint that holds what memory() gave."""
+        from app.engine.timeline_memory import remember
+
+        if not self.follow() or not told:
+            return
+        try:
+            branches = remember(told, self.current, self.now)
+        except (KeyError, TypeError, ValueError, IndexError):
+            self._engine.notice("What the checkpoint says of branches cannot be read; their files are found by name.",
+                                "warning")
+            return
+        self.branches = branches
+        for branch in branches:
+            self._scan(branch)
+        self._others()
+        self.changed()
 
     # ------------------------------------------------------------------ finding
 

@@ -175,7 +175,7 @@ class Viewer:
         if beside is None:
             return first
         _, other = self._engine.timeline.looks.models(request)
-        second = self._one(right or _alike(request, first.legend, right_of(request)), other, camera)
+        second = self._one(right or alike(request, first.legend, right_of(request)), other, camera)
         column = min(max(round(beside.share * camera.width), 0), camera.width)
         rgb = np.array(first.rgb)
         rgb[:, column:] = second.rgb[:, column:]
@@ -216,7 +216,7 @@ def right_of(request: ViewRequest) -> ViewRequest:
                    moment=beside.moment)
 
 
-def _alike(request: ViewRequest, legend: Legend | None, second: ViewRequest) -> ViewRequest:
+def alike(request: ViewRequest, legend: Legend | None, second: ViewRequest) -> ViewRequest:
     """Two moments in the same mode have the same colours."""
     if legend is None or request.moment == second.moment or _shown(replace(request, log_scale=None)) != _shown(second):
         return second

@@ -12,7 +12,8 @@ from app.gui.population import Population
 from app.inspection.rules import Comparison, Lanes
 from app.messages import Curve, Densified, Frame, Histogram, Snapshot
 
-WAITED_FOR = {"lanes": "the lanes", "compare": "a comparison", "check": "a check", "losses": "the losses"}
+WAITED_FOR = {"lanes": "the lanes", "compare": "a comparison", "check": "a check", "losses": "the losses",
+              "replay": "a replay", "branch": "another branch"}
 """Jobs during which training stands still, in words; short evaluations are not worth one."""
 EVENT_LIMIT = 500        # densification events kept for the table; totals count all of them
 NOTICE_SECONDS = 7.0
@@ -95,6 +96,8 @@ class ViewModel:
                 self._densify(event)
             case messages.Evaluated():
                 self.evaluated = event
+            case messages.BranchChanged():
+                self._branch(event)
             case messages.RunSaved():
                 self.saved = event
             case messages.EngineFailed():
@@ -159,6 +162,14 @@ class ViewModel:
         self.totals.add(event)
         self.population.add(event)
         self.densified_version += 1
+
+    def _branch(self, event: messages.BranchChanged) -> None:
+        """The events are those of the branch that the run goes on as."""
+        self.densified, self.totals, self.population = [], Totals(), Population()
+        for densified in event.densified:
+            self._densify(densified)
+        self.densified_version += 1
+        self.evaluated = event.evaluated
 
     def _rewind(self, iteration: int) -> None:
         """After a reset the densifications of the abandoned future are no longer history."""

@@ -12,6 +12,8 @@ import pytest
 from app import messages as m
 from app.config import DensifyConfig, TrainConfig
 from app.engine import timeline_pace
+from app.records.place import Place
+from app.training.autosave import AutosaveConfig
 from app.training.trainer import Trainer
 from tests.app.engine_doubles import Window, request_for, running_engine
 
@@ -358,3 +360,100 @@ def test_whatever_is_done_for_long_every_branch_has_the_bits_of_a_straight_run(s
     with running_engine(CONFIG, timeline_bytes=2_000_000 if seed % 2 else 0, **REAL) as window:   # with few moments, too
         window.open()
         play(window, random.Random(seed), 60)
+
+
+def test_parts_of_steps_and_densifications_by_hand_are_not_crossed_either():
+    with running_engine(CONFIG, **REAL) as window:
+        window.open()
+        steps(window, 11)
+        window.send(m.TakePart("backward"), m.SetOption("means_lr", 5e-4), m.TakePart("optimiser"))
+        window.sync()
+        window.until(lambda: window.snapshot.steering.phase == "update")
+        steps(window, 1) if window.snapshot.iteration == 11 else window.send(m.Step(1))
+        window.until(lambda: window.snapshot.steering.phase == "" and window.snapshot.state == "paused")
+        at = window.snapshot.iteration
+        half = bits(window)
+        steps(window, 2)
+        window.send(m.DensifyNow())
+        window.sync()
+        dense, then = bits(window), window.snapshot.iteration
+        steps(window, 7)
+        for iteration, expected in ((at, half), (then, dense)):
+            window.send(m.BranchFrom(m.Moment("main", iteration)))
+            settled(window)
+            assert bits(window) == expected and window.snapshot.iteration == iteration
+            window.send(m.SwitchBranch("main"))
+            settled(window)
+
+
+def test_moments_on_disk_are_listed_read_and_replayed_from(tmp_path):
+    place = Place(tmp_path / "run")
+    with running_engine(CONFIG, record=place, autosave=AutosaveConfig(seconds=0.0, iterations=10), **REAL) as window:
+        window.open()
+        seen = {}
+        for goal in range(1, 36):
+            steps(window, 1)
+            if goal in (10, 20, 24, 30):
+                seen[goal] = bits(window)
+                window.until(lambda goal=goal: goal % 10 or goal in branch(window).on_disk)
+        window.engine.timeline.ring.clear()
+        window.look(request_for(window, moment=m.Moment("main", 19)))
+        window.until(lambda: window.snapshot.frame is not None and window.snapshot.frame.moment == m.Moment("main", 20))
+        window.engine.timeline.ring.clear()
+        window.send(m.BranchFrom(m.Moment("main", 24), "other"))
+        settled(window)
+        assert bits(window) == seen[24] and window.snapshot.timeline.current == "other"
+        window.send(m.SwitchBranch("main"))   # its end is on disk as well
+        settled(window)
+        assert 35 in branch(window).on_disk
+        steps(window, 1)
+        window.send(m.SwitchBranch("other"))
+        settled(window)
+        steps(window, 3)
+        window.send(m.DeleteBranch("main", files=True))
+        settled(window)
+        assert not (tmp_path / "run" / "checkpoints" / "main").exists()
+    assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir()) == ["other"]
+    with running_engine(CONFIG, record=place, **REAL) as window:   # another day
+        window.send(m.OpenScene(str(tmp_path / "run"), False))
+        window.until(lambda: window.snapshot.iteration == 27 and window.snapshot.state == "paused")
+        assert window.snapshot.timeline.current == "other" and branch(window, "other").densified == (10, 20)
+        steps(window, 3)
+        end = bits(window)
+        window.send(m.BranchFrom(m.Moment("other", 28), "third"))
+        settled(window)
+        steps(window, 2)
+        assert bits(window).replace("third", "") == end
+        window.send(m.Replay(m.Moment("other", 26)))
+        settled(window)
+        assert "Iteration 26 cannot be reached" in texts(window) and not window.of(m.EngineFailed)
+
+
+def test_branches_options_and_curves_come_back_with_a_run_that_is_taken_up(tmp_path):
+    place = Place(tmp_path / "run")
+    with running_engine(CONFIG, record=place, autosave=AutosaveConfig(seconds=0.0, iterations=10), **REAL) as window:
+        window.open()
+        steps(window, 13)
+        window.send(m.SetOption("means_lr", 5e-4))
+        window.sync()
+        steps(window, 4)
+        seen = bits(window)
+        steps(window, 13)
+        window.send(m.BranchFrom(m.Moment("main", 22), "try"), m.RenameBranch("main", "long one"))
+        settled(window)
+        steps(window, 4)
+        told = window.snapshot.timeline
+    with running_engine(CONFIG, record=place, **REAL) as window:
+        window.send(m.OpenScene(str(tmp_path / "run"), False))
+        window.until(lambda: window.snapshot.iteration == 26 and window.snapshot.state == "paused")
+        for before, after in zip(told.branches, window.snapshot.timeline.branches, strict=True):
+            assert replace(after, kept=(), replayed=(), on_disk=(), tip=0) == replace(before, kept=(), replayed=(), on_disk=(),
+                                                                                      tip=0)
+        assert branch(window).label == "long one" and branch(window).tip == 30 and branch(window).on_disk
+        assert len(window.snapshot.branch_curves["main"]["count"].x) == 30
+        window.send(m.BranchFrom(m.Moment("try", 17), "again"))   # from a file, over the option that was changed
+        settled(window)
+        assert bits(window) == seen
+        window.send(m.SwitchBranch("main"))
+        settled(window)
+        assert window.snapshot.iteration == 30

@@ -22,7 +22,7 @@ code at most this long a time, instead of the default 5 ms."""
 def launch(path: str | None, *, backend: str = "auto", trace: str | None = None, play: bool = True,
            config: TrainConfig | None = None, resolution: int = -1, long_side: int = 0, eval_every: int = EVAL_EVERY,
            threads: int = 0, debug: bool = False, record: Place | None = None, autosave: AutosaveConfig | None = None,
-           resume: bool = True, changes: Mapping[str, Any] | None = None) -> int:
+           resume: bool = True, changes: Mapping[str, Any] | None = None, timeline_bytes: int = 0) -> int:
     """Open the window on a scene folder, a run or a PLY (None = nothing yet) and return its exit code.
 
     `record` says where runs are recorded; None = nowhere. A run goes on from its newest checkpoint with the options that it
@@ -34,7 +34,7 @@ def launch(path: str | None, *, backend: str = "auto", trace: str | None = None,
 
     settings = EngineSettings(backend=backend, threads=threads or usable_cores(), resolution=resolution,
                               long_side=long_side, eval_every=eval_every, debug=debug, record=record,
-                              autosave=autosave or AutosaveConfig())
+                              autosave=autosave or AutosaveConfig(), timeline_bytes=timeline_bytes)
     engine = Engine(config, settings)
     sys.setswitchinterval(SWITCH_INTERVAL)
     if path is not None:

@@ -10,4 +10,5 @@ from app.protocol.events import *  # noqa: F403
 from app.protocol.films import *  # noqa: F403
 from app.protocol.saving import *  # noqa: F403
 from app.protocol.snapshot import *  # noqa: F403
+from app.protocol.timeline import *  # noqa: F403
 from app.protocol.view import *  # noqa: F403

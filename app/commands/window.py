@@ -48,6 +48,8 @@ class WindowArgs(TrainConfig):
     resume: bool = setting(False, "Go on with the newest run, or with the one in OUT, from its newest checkpoint; a run given "
                            "as PATH goes on in any case.")
     autosave: AutosaveConfig = field(default_factory=AutosaveConfig)
+    timeline_megabytes: int = setting(0, "Memory for moments of the run's past; 0 = a tenth of what is free, at most 1,024.",
+                                      unit="MiB", lo=0, hi=1_000_000)
     paused: bool = setting(False, "Open the scene without starting to train.")
     trace: Annotated[str, tyro.conf.arg(metavar="FILE")] = setting("", "Write one JSON line per drawn frame to this file.")
 
@@ -139,6 +141,7 @@ def run(args: WindowArgs, again: Callable[[WindowArgs], WindowArgs] = lambda def
         record=place,
         autosave=args.autosave,
         changes=changes,
+        timeline_bytes=args.timeline_megabytes << 20,
     )
 
 

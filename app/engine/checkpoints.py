@@ -69,6 +69,11 @@ class Checkpoints:
         self._known = True
         return "start" if is_run(self._engine.run_folder) else ""
 
+    def branched(self, events: list[Event]) -> None:
+        """The run goes on as another branch, on which `events` have happened."""
+        self._events = sorted(events, key=lambda event: event.iteration)[-KEPT_EVENTS:]   # type: ignore[attr-defined]
+        self._autosave.saved(time.monotonic(), self._iteration())
+
     def save(self, reason: str) -> bool:
         """Begin to write one; False where the run is not kept, or one is being written."""
         engine = self._engine
@@ -142,6 +147,7 @@ class Checkpoints:
         model, request = engine.model, engine.viewer.request
         assert model is not None
         return {"scene": dict(model.opening), "seconds": engine.seconds, "branch": engine.branch,
+                "timeline": engine.timeline.memory(),
                 "camera": _plain(request.camera) if request is not None else None,
                 "view_index": request.view_index if request is not None else None, "selected_uid": engine.selected_uid,
                 "history": [{"iteration": e.iteration, "psnr": e.psnr, "ssim": e.ssim} for e in self._events
@@ -181,6 +187,7 @@ class Checkpoints:
             event = _event(told)
             if event is not None:
                 engine.emit(event)
+        engine.timeline.remember(extra.get("timeline"))
         self._autosave.saved(time.monotonic(), self._iteration())
         if found.path is not None:
             engine.emit(RunSaved(found.state.iteration, found.path.stat().st_mtime, str(found.path), found.state.nbytes,

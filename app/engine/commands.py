@@ -6,7 +6,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from app import messages as m
-from app.engine import auditing, control, densifying, filming, gradient_check, laboratory, pictures, selecting, work
+from app.engine import (
+    auditing,
+    control,
+    densifying,
+    filming,
+    gradient_check,
+    laboratory,
+    pictures,
+    selecting,
+    timeline_jobs,
+    work,
+)
 
 if TYPE_CHECKING:
     from app.engine.loop import Engine
@@ -109,4 +120,6 @@ HANDLERS: dict[type[m.Command], Callable[[Engine, Any], None]] = {
     m.DensifyNow: densifying.densify_now,
     m.TakePart: control.take_part, m.RunUntil: control.run_until, m.SetOptions: control.set_options,
     m.SetPace: control.set_pace,
+    m.Replay: timeline_jobs.replay, m.BranchFrom: timeline_jobs.branch_from, m.SwitchBranch: timeline_jobs.switch_branch,
+    m.RenameBranch: timeline_jobs.rename_branch, m.DeleteBranch: timeline_jobs.delete_branch,
 }

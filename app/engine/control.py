@@ -94,6 +94,7 @@ class Control:
         done = engine.attempt(doing, attempted)
         if self.parts and (done or not engine.interrupt):   # given up for somebody who waits, it has changed nothing: again
             self.parts.popleft()
+        engine.timeline.after_part()
         engine.seconds = before + engine.clock() - begun
         if part != "forward":
             engine.model.moved()
@@ -125,6 +126,7 @@ class Control:
         record = trainer.densify_now()
         if record is not None:
             engine = self._engine
+            engine.timeline.edited()
             engine.emit(record.event)
             engine.history.add(trainer.iteration, count=len(trainer.params))
             engine.publisher.curves_changed()
@@ -373,6 +375,7 @@ def _apply(engine: Engine, changed: Any, source: str) -> None:
         engine.emit(m.OptionChanged(iteration, path, old[path], value, source))
     if trainer is not None:
         trainer.set_options(now)
+        engine.timeline.options_changed(now)
     engine.say_notices()
     if waiting:
         engine.notice(f"{', '.join(waiting)} act{'s' if len(waiting) == 1 else ''} when the run is reset.")

@@ -24,6 +24,7 @@ def densify_now(engine: Engine, command: DensifyNow) -> None:
         if trainer.strategy.refused:
             engine.notice(f"Nothing was densified: {trainer.strategy.refused}")
         return
+    engine.timeline.edited()
     engine.history.add(trainer.iteration, count=record.event.count)
     engine.emit(record.event)
     model.moved()

@@ -73,7 +73,7 @@ def _film(engine: Engine, command: ExportVideo) -> Work:
 
     path, photographs, bites = Path(command.path).expanduser().absolute(), Photographs(), Bites()
     request = replace(as_shown(engine, command.request), camera=camera_at(0), beside=None, view_index=None)
-    model = freeze(engine.model, [request], (HIDDEN,))
+    model = freeze(engine.timeline.looks.models(request)[0], [request], (HIDDEN,))
     chosen = [replace(request, camera=camera_at(k)) for k in spread(len(times))]
     found = yield from coloured(model, chosen, photographs)
     request = found.of(request)

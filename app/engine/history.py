@@ -28,6 +28,14 @@ class Series:
         for pair in zip(x.tolist(), y.tolist(), strict=True):
             self.append(*pair)
 
+    def until(self, x: float) -> Series:
+        """A copy of the part up to `x`."""
+        series = Series()
+        series._count = int(np.searchsorted(self._data[0, :self._count], x, side="right"))
+        series._data = np.empty((2, max(1024, series._count)))
+        series._data[:, :series._count] = self._data[:, :series._count]
+        return series
+
     def values(self) -> tuple[np.ndarray, np.ndarray]:
         """(x [P], y [P]): views of everything ever appended."""
         return self._data[0, : self._count], self._data[1, : self._count]
@@ -47,6 +55,13 @@ class History:
     def add(self, iteration: int, **values: float) -> None:
         for name, value in values.items():
             self.series[name].append(iteration, value)
+
+    def until(self, iteration: int) -> History:
+        """A copy of what was up to an iteration, to go on with."""
+        history = History()
+        for name, series in self.series.items():
+            history.series[name] = series.until(iteration)
+        return history
 
     def curves(self) -> dict[str, Curve]:
         return {name: series.curve() for name, series in self.series.items()}

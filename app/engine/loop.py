@@ -29,6 +29,7 @@ from app.engine.publish import Publisher
 from app.engine.recorder import Recorder
 from app.engine.selecting import Selection
 from app.engine.settings import EngineSettings
+from app.engine.timeline import Timeline
 from app.engine.view import Viewer
 from app.mailbox import Fifo, Latest
 from app.messages import (
@@ -92,6 +93,7 @@ class Engine:
         self.publisher = Publisher(self)
         self.recorder = Recorder(self)
         self.checkpoints = Checkpoints(self)
+        self.timeline = Timeline(self)
         self.control = Control(self)
         self.backgrounds: list[Background] = []
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -160,6 +162,7 @@ class Engine:
         self.events.put(event)
         self.recorder.event(event)
         self.checkpoints.event(event)
+        self.timeline.heard(event)
         self.publisher.dirty = True
 
     def notice(self, text: str, level: Any = "info", *, aloud: bool = False) -> None:
@@ -219,6 +222,7 @@ class Engine:
         self.share_threads()
         self.jobs.advance(self.clock)
         self.checkpoints.advance()
+        self.timeline.looks.advance()
         due = self.viewer.due()
         if due is not None and due <= self.clock():
             try:
@@ -321,8 +325,12 @@ class Engine:
         """One training step; whatever goes wrong in it pauses the run."""
         assert self.model is not None and self.model.trainer is not None
         trainer = self.model.trainer
+        self.attempt("Keeping a moment", self.timeline.before_step)
+        if not self.running:
+            return
         begun = self.clock()
         report = self.attempt(f"Training step {trainer.iteration + 1}", trainer.step)
+        self.timeline.after_step()
         if report is not None:
             self.model.moved()
             self.stepped(report, self.clock() - begun)

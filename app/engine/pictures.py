@@ -12,7 +12,7 @@ from app.colormaps import colorize
 from app.data.atomic import write_atomic
 from app.data.scene import SceneError
 from app.engine.jobs import Job, Refused, Work
-from app.engine.view import in_colours_of, right_of
+from app.engine.view import alike, in_colours_of, right_of
 from app.inspection.losses import ViewLoss
 from app.messages import Legend, MeasureViews, SavePicture, ViewRequest, ViewsMeasured
 from app.training.marks import MARKS
@@ -55,16 +55,23 @@ def _save_picture(engine: Engine, command: SavePicture) -> Work:
     if path.is_dir():
         raise SceneError(f"{path} is a folder; name a file that ends in .png")
     request, camera, photographs = as_shown(engine, command.request), command.request.camera, Photographs()
-    model = freeze(engine.model, [request], MARKS)   # training goes on while it is drawn
+    left_of, right_of = engine.timeline.looks.models(request)
+    frozen = freeze(left_of, [request], MARKS)   # training goes on while it is drawn
+    models = [frozen, frozen if right_of is left_of else freeze(right_of, [request], MARKS)]
     parts, legends, notes = [], [], []
     for part, left, width in halves(request):
+        model = models[part is not request]
+        part = alike(request, legends[0], part) if legends else part
         found = yield from coloured(model, [part], photographs)
-        parts.append((found.of(part), left, width))
+        parts.append((model, found.of(part), left, width))
         legends += [found.legend] if found.legend is not None else []
         notes += [found.note] if found.note and found.note not in notes else []
     pixels = np.empty((camera.height, camera.width, 3), np.uint8)
-    for share in in_bites(model, parts, camera, photographs, Bites(), pixels):
-        yield None if share is None else (0.9 * share, f"{camera.width} x {camera.height} px")
+    done = 0.0
+    for model, part, left, width in parts:
+        for share in in_bites(model, [(part, left, width)], camera, photographs, Bites(), pixels):
+            yield None if share is None else (0.9 * (done + share), f"{camera.width} x {camera.height} px")
+        done += width / camera.width
 
     def write(report) -> None:
         data = io.BytesIO()

@@ -118,7 +118,8 @@ class Publisher:
             device=device_name(model.backend), frame=engine.viewer.frame, curves=self._curves,
             histogram=self._histogram, stage_ms=dict(engine.stage_ms.values), memory=self._memory,
             selected=self._selected(model), answers=engine.inspector.answers, seconds=engine.seconds,
-            view_name=engine.view_name, steering=engine.control.state(), selection=engine.selection.state(),
+            view_name=engine.view_name, timeline=engine.timeline.state(),
+            branch_curves=engine.timeline.branch_curves(), steering=engine.control.state(), selection=engine.selection.state(),
             densify_window=(trainer.schedule.start, trainer.schedule.stop) if trainer is not None else (0, 0))
 
     def rate(self) -> float:
@@ -135,7 +136,7 @@ class Publisher:
         if not still and now < self._panel_at + PANEL_INTERVAL:
             return
         self._panel_at = now
-        self._memory = memory_bytes(model)
+        self._memory = memory_bytes(model) | {"timeline": engine.timeline.ring.nbytes}
         request = engine.viewer.request
         if model.trainer is None or request is None or not request.histogram or request.hidden or engine.control.headless:
             self._histogram = None

@@ -129,6 +129,7 @@ class Selection:
             model.set_mark(name, masks[name] if masks is not None else marked.living(model))
         if change.edit is not None or FROZEN in change.after:   # what is trained from now on is another model
             engine.recorder.note("edited", what=change.label, undone=not forwards, gaussians=len(model.params))
+            engine.timeline.edited()
         engine.selected_uid = change.uid_after if forwards else change.uid_before
         engine.publisher.selection_changed()
 
@@ -160,6 +161,8 @@ def select(engine: Engine, command: m.Select) -> None:
         engine.selected_uid = None
         return
     if command.camera is not None and uid is None:
+        if _looks_back(engine):
+            return
         found = at_pixel(model, command.camera, command.x, command.y, drawn(model, engine.viewer.request)).tolist()
         uid = found[0] if found else None
         if command.cycle and engine.selected_uid in found:
@@ -174,8 +177,17 @@ def select(engine: Engine, command: m.Select) -> None:
     engine.publisher.selection_changed()
 
 
+def _looks_back(engine: Engine) -> bool:
+    """Whether the picture is of a moment of the past, whose Gaussians nobody can take hold of; says so."""
+    request = engine.viewer.request
+    if request is None or request.moment is None:
+        return False
+    engine.notice("The picture is of a moment of the past; go back to now to select in it.", "warning")
+    return True
+
+
 def select_region(engine: Engine, command: m.SelectRegion) -> None:
-    if not _ready(engine):
+    if not _ready(engine) or _looks_back(engine):
         return
     from app.engine.drawn import drawn
     from app.engine.picking import in_region

@@ -39,6 +39,7 @@ class EngineSettings:
     long_side: int = 0                             # px; 0 = as `resolution` says
     eval_every: int = EVAL_EVERY                   # every n-th view is held out; 0 = none
     autosave: AutosaveConfig = field(default_factory=AutosaveConfig)   # of runs that are recorded
+    timeline_bytes: int = 0                        # for moments of the past; 0 = a share of the free memory
     debug: bool = False                            # tracebacks on stderr
     record: Place | None = None                    # where runs are recorded; None = nowhere
     make_trainer: Callable[..., Any] = _trainer

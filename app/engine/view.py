@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -44,7 +44,7 @@ class Viewer:
         self.frame: Frame | None = None
         self._seen = 0                      # version of the newest request read
         self._drawn = 0                     # version of the request that was served last
-        self._drawn_model: tuple[int, int] = (0, -1)
+        self._drawn_model: tuple[Any, int] = (0, -1)
         self._sequence = 0
         self._ranges: dict[tuple, tuple[float, float]] = {}   # of the last legends, by what they belong to
         self._photographs = None
@@ -91,12 +91,17 @@ class Viewer:
 
     def _to_refine(self) -> bool:
         request = self.request
-        return (request is not None and not request.moving and not self._engine.training
+        still = not self._engine.training or not self._shows_now(request)
+        return (request is not None and not request.moving and still
                 and self.frame is not None and self.frame.detail < 1.0 and self._given_up != self._drawn)
 
-    def _model_key(self) -> tuple[int, int]:
-        model = self._engine.model
-        return id(model), model.version if model is not None else -1
+    def _model_key(self) -> tuple[Any, int]:
+        return self._engine.timeline.looks.key(self.request)
+
+    def _shows_now(self, request: ViewRequest | None) -> bool:
+        """Whether the picture, or one of two, is of the run as it trains."""
+        left, right = self._engine.timeline.looks.sides(request)
+        return left is None or (request is not None and request.beside is not None and right is None)
 
     # ------------------------------------------------------------------ drawing
 
@@ -114,8 +119,9 @@ class Viewer:
             raise
 
     def _draw(self) -> None:
-        engine, request, model = self._engine, self.request, self._engine.model
-        assert request is not None and model is not None
+        engine, request = self._engine, self.request
+        assert request is not None and engine.model is not None
+        model, _ = engine.timeline.looks.models(request)
         if not self._changed() and not self._moved():
             self._refine(request, model)
             return
@@ -170,7 +176,8 @@ class Viewer:
         beside = request.beside
         if beside is None:
             return first
-        second = self._one(right or right_of(request), model, camera)
+        _, other = self._engine.timeline.looks.models(request)
+        second = self._one(right or alike(request, first.legend, right_of(request)), other, camera)
         column = min(max(round(beside.share * camera.width), 0), camera.width)
         rgb = np.array(first.rgb)
         rgb[:, column:] = second.rgb[:, column:]
@@ -195,8 +202,11 @@ class Viewer:
             legends.append((right_of(request), picture.legend_beside))
         self._ranges = {_shown(of): (legend.lo, legend.hi) for of, legend in legends if legend is not None}
         self._sequence += 1
+        moment, beside = self._engine.timeline.looks.shown(request)
+        lost = "No moment is kept in memory, so this is the run as it is now." if request.moment and not moment else ""
         self.frame = Frame(rgba, request.camera, request.mode, picture.legend, 1e3 * seconds, self._sequence, model.iteration,
-                           level, picture.note, request, outlines(model, request), picture.legend_beside)
+                           level, lost or picture.note, request, outlines(model, request), picture.legend_beside, moment,
+                           beside)
         self._engine.publisher.frame_ready()
 
 
@@ -204,7 +214,15 @@ def right_of(request: ViewRequest) -> ViewRequest:
     """What the right part of two shows; its range is automatic."""
     beside = request.beside
     assert beside is not None
-    return replace(request, mode=beside.mode, quantity=beside.quantity, value_range=None, log_scale=None, beside=None)
+    return replace(request, mode=beside.mode, quantity=beside.quantity, value_range=None, log_scale=None, beside=None,
+                   moment=beside.moment)
+
+
+def alike(request: ViewRequest, legend: Legend | None, second: ViewRequest) -> ViewRequest:
+    """Two moments in the same mode have the same colours."""
+    if legend is None or request.moment == second.moment or _shown(replace(request, log_scale=None)) != _shown(second):
+        return second
+    return in_colours_of(second, legend)
 
 
 def in_colours_of(request: ViewRequest, legend: Legend | None) -> ViewRequest:

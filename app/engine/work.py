@@ -146,16 +146,14 @@ def reset(engine: Engine) -> Job:
 
     def run() -> Work:
         from app.engine.opening import build_trainer
+        from app.engine.timeline_jobs import restart
 
         model = engine.model
         assert model is not None and model.scene is not None
         if engine.state == "finished":   # a run that has ended waits for the user; Play meanwhile counts
             engine.running, engine.steps_left = False, None
         trainer = yield from build_trainer(engine, model.scene, (0.0, 1.0))
-        engine.checkpoints.leave()
-        model.trainer = trainer
-        model.moved()
-        engine.start_over()
+        restart(engine, trainer)
         engine.publisher.start_over()
         engine.failed = False
         engine.say_notices()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from app.gui import camera_controls as controls
+from app.gui import looking_back
 from app.gui.preferences import Preferences
 from app.gui.tools import BRUSH, TOOLS
 from app.gui.view_model import ViewModel
@@ -69,6 +70,11 @@ SHORTCUTS: tuple[Shortcut, ...] = (
     Shortcut("Delete", "operate", "Del", "Delete the selected", argument="delete"),
     Shortcut("Z", "undo", "Ctrl+Z", "Undo", ctrl=True),
     Shortcut("Y", "redo", "Ctrl+Y", "Redo", ctrl=True),
+    Shortcut("Left", "earlier_moment", "← / →", "Look at the kept moment before, after"),
+    Shortcut("Right", "later_moment", "", ""),
+    Shortcut("Home", "look_first", "Home / End", "Look at the first moment kept, at now"),
+    Shortcut("End", "look_now", "", ""),
+    Shortcut("M", "compare_moments", "M", "Compare the moment with now"),
     Shortcut("U", "set_up", "U", "Take this view as upright"),
     Shortcut("L", "level", "L", "Take the tilt out of the camera"),
     Shortcut("C", "toggle_frusta", "C", "Camera frusta on and off"),
@@ -154,6 +160,40 @@ class Actions:
 
     def toggle_candidates(self) -> None:
         self._tell(self.view.toggle_mode("candidates"))
+
+    # ------------------------------------------------------------------------------------------ the past
+    def earlier_moment(self) -> None:
+        self._step_moment(-1)
+
+    def later_moment(self) -> None:
+        self._step_moment(1)
+
+    def _step_moment(self, step: int) -> None:
+        snapshot = self.model.snapshot
+        self.view.look_at(looking_back.stepped(snapshot.timeline, snapshot.iteration, self.view.moment, step))
+
+    def look_first(self) -> None:
+        snapshot = self.model.snapshot
+        here = looking_back.place(snapshot.timeline, snapshot.iteration, self.view.moment)
+        found = looking_back.kept(snapshot.timeline, here.branch)
+        if found:
+            self.view.look_at(looking_back.at(snapshot.timeline, here.branch, found[0], snapshot.iteration))
+
+    def look_now(self) -> None:
+        self.view.look_at(None)
+
+    def compare_moments(self) -> None:
+        """On: this moment, or the one before now, beside now; and off again."""
+        snapshot = self.model.snapshot
+        if self.view.comparing:
+            self.view.stop_comparing()
+            return
+        if self.view.moment is None:
+            self._step_moment(-1)
+        if self.view.moment is None:
+            self.notify("There is no earlier moment to compare with yet.", "warning")
+        elif snapshot.timeline.branches:
+            self.view.compare_with(None)
 
     def previous_view(self) -> None:
         self.view.step_view(-1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from app.gui import looking_back
 from app.gui.camera_controls import Fit
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
@@ -46,7 +47,8 @@ class Divider:
     def update(self, frame: Frame | None, fit: Fit | None, mouse: tuple[float, float] | None) -> None:
         at = self.line(fit)
         near = at is not None and mouse is not None and abs(mouse[0] - at) <= self.ui.px(GRAB)
-        key = (at, fit, near or self.held, frame.mode if frame is not None else "", self.ui.view.beside)
+        names = self._names(frame) if at is not None and self.ui.view.beside is not None else None
+        key = (at, fit, near or self.held, frame.mode if frame is not None else "", self.ui.view.beside, names)
         if key == self._key:
             return
         self._key = key
@@ -64,9 +66,25 @@ class Divider:
             base = at + side * 0.22 * radius
             dpg.draw_triangle((tip, middle), (base, middle - 0.36 * radius), (base, middle + 0.36 * radius), fill=color,
                               color=color, parent=self._layer)
-        name = MODES[self.ui.view.beside.mode].label
-        width = text_width(name, px(13))
-        x = min(at + px(12), fit.x + fit.shown_width - width - px(10))
-        dpg.draw_rectangle((x - px(5), top + px(8)), (x + width + px(5), top + px(27)), fill=(14, 16, 19, 190),
-                           color=(0, 0, 0, 0), rounding=px(3), parent=self._layer)
+        left, right = self._names(frame)
+        x = min(at + px(12), fit.x + fit.shown_width - text_width(right, px(13)) - px(10))
+        self._name(right, x, bottom - px(60) if left else top)
+        if left:
+            self._name(left, max(at - px(12) - text_width(left, px(13)), fit.x + px(10)), bottom - px(60))
+
+    def _names(self, frame: Frame | None) -> tuple[str, str]:
+        """What stands left and right of the line: the second mode's name, or two moments."""
+        view, state = self.ui.view, self.ui.model.snapshot.timeline
+        assert view.beside is not None
+        if not view.comparing:
+            return "", MODES[view.beside.mode].label
+        left, right = ("now" if moment is None else looking_back.words(state, moment, frame, None, right=second)
+                       for moment, second in ((view.moment, False), (view.beside.moment, True)))
+        return left, right
+
+    def _name(self, name: str, x: float, top: float) -> None:
+        px = self.ui.px
+        right = x + text_width(name, px(13)) + px(5)
+        dpg.draw_rectangle((x - px(5), top + px(8)), (right, top + px(27)), fill=(14, 16, 19, 190), color=(0, 0, 0, 0),
+                           rounding=px(3), parent=self._layer)
         dpg.draw_text((x, top + px(10)), name, color=Palette.text, size=px(13), parent=self._layer)

@@ -8,7 +8,8 @@ from app.gui.actions import SHORTCUTS, Shortcut
 from app.gui.toolkit import dpg
 from app.gui.widgets import Ui
 
-REPEATING = frozenset({"step", "next_view", "previous_view", "smaller_brush", "larger_brush"})
+REPEATING = frozenset({"step", "next_view", "previous_view", "smaller_brush", "larger_brush", "earlier_moment",
+                       "later_moment"})
 LOST_FRAMES = 4
 """A held key that has not been down for so many frames was let go while another window had the keyboard."""
 

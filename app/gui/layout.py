@@ -9,6 +9,7 @@ from app.gui.preferences import Preferences
 
 Splitter = Literal["left", "right", "bottom"]
 TOP, STATUS, GAP = 44, 26, 4
+STRIP = 40
 MIN_LEFT, MIN_RIGHT, MIN_BOTTOM = 226, 320, 120
 MIN_VIEW_WIDTH, MIN_VIEW_HEIGHT = 260, 160
 GRAB = 4  # px beside a boundary where a press takes hold of it
@@ -29,6 +30,7 @@ class Layout:
     top: Rect
     left: Rect
     view: Rect
+    strip: Rect      # the timeline
     bottom: Rect
     right: Rect
     status: Rect
@@ -59,6 +61,8 @@ class Layout:
             lines.append(Rect(self.right.x - gap, self.right.y, gap, self.right.height))
         if self.bottom.height:
             lines.append(Rect(self.view.x, self.bottom.y - gap, self.view.width, gap))
+        if self.strip.height:
+            lines.append(Rect(self.view.x, self.strip.y - gap, self.view.width, gap))
         return lines
 
     def boundary(self, splitter: Splitter) -> Rect:
@@ -71,7 +75,7 @@ class Layout:
         return Rect(self.view.x, self.bottom.y - gap, self.view.width, gap)
 
 
-def compute(width: int, height: int, scale: float, preferences: Preferences) -> Layout:
+def compute(width: int, height: int, scale: float, preferences: Preferences, *, timeline: bool = False) -> Layout:
     """Everything placed in a window of width x height px.
 
     Where both side panels and the viewport's minimum do not fit, the inspector takes the place of the left column while
@@ -95,15 +99,19 @@ def compute(width: int, height: int, scale: float, preferences: Preferences) -> 
     view_x = left_width + (gap if left_width else 0)
     right_x = width - right_width
     view_width = max(16, right_x - view_x - (gap if right_width else 0))
+    strip = px(STRIP) if timeline else 0
     bottom_height = 0
     if preferences.show_plots:
-        bottom_height = max(0, min(px(preferences.bottom), body_height - px(MIN_VIEW_HEIGHT) - gap))
-    view_height = max(16, body_height - bottom_height - (gap if bottom_height else 0))
+        bottom_height = max(0, min(px(preferences.bottom), body_height - px(MIN_VIEW_HEIGHT) - gap - strip))
+    strip = strip if bottom_height else 0
+    below = bottom_height + (gap if bottom_height else 0) + (strip + gap if strip else 0)
+    view_height = max(16, body_height - below)
     return Layout(
         top=Rect(0, 0, width, px(TOP)),
         left=Rect(0, body_y, left_width, body_height),
         view=Rect(view_x, body_y, view_width, view_height),
-        bottom=Rect(view_x, body_y + view_height + gap, view_width, bottom_height),
+        strip=Rect(view_x, body_y + view_height + gap, view_width, strip),
+        bottom=Rect(view_x, body_y + body_height - bottom_height, view_width, bottom_height),
         right=Rect(right_x, body_y, right_width, body_height),
         status=Rect(0, body_y + body_height + gap, width, px(STATUS)),
         scale=scale)

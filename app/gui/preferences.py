@@ -28,6 +28,7 @@ class Preferences:
     bottom: int = 164          # unscaled px of the plots
     show_inspector: bool = True
     show_plots: bool = True
+    branch_curves: bool = True
     frusta: bool = False
     axes: bool = True
     quantity: str = "mean2d_grad"

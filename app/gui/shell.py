@@ -25,6 +25,7 @@ from app.gui.pacing import HEADLESS_SECONDS, Pacing
 from app.gui.panels.alpha_rule import AlphaRulePanel
 from app.gui.panels.audit import AuditPanel
 from app.gui.panels.base import Asking, Panel
+from app.gui.panels.branches import BranchesDialog
 from app.gui.panels.camera_path import CameraPathPanel
 from app.gui.panels.control import ControlPanel
 from app.gui.panels.densification import DensificationPanel
@@ -42,6 +43,7 @@ from app.gui.panels.quantities import QuantitiesPanel
 from app.gui.panels.save import SaveDialog
 from app.gui.panels.selection import SelectionPanel
 from app.gui.panels.status import StatusLine
+from app.gui.panels.timeline import TimelineBar
 from app.gui.panels.toolbar import Toolbar
 from app.gui.panels.training import TrainingPanel
 from app.gui.panels.view import ViewPanel
@@ -195,6 +197,7 @@ class Shell:
             self.view.open_scene(scene, _direction(self.preferences.scene_up.get(scene.path)))
             if scene.kind != "demo":
                 self.preferences.remember_scene(scene.run or scene.path)
+            self._arrange()
             dpg.set_viewport_title(f"{Path(scene.path).name} - {self._title}")
 
     def _set_option(self, path: str, value: Any) -> None:
@@ -230,7 +233,7 @@ class Shell:
         if self._splitter is not None:
             layouts.drag(self._splitter, x, y, layout, self.preferences)
             self._arrange()
-        else:
+        elif not self.timeline.follow(now):
             self.viewport.follow(now)
         if not self.keyboard.typing() and not self.keyboard.ctrl() and self.viewport.fly(self._elapsed(now), now):
             self.touch()
@@ -249,11 +252,13 @@ class Shell:
         self._splitter = self.layout.splitter_at(x, y) if button == 0 and not floating else None
         if self._splitter is None:
             self.viewport.press(button)
+            self.timeline.press(button)
             self.plots.take_over()
 
     def _on_mouse_release(self, sender: int, button: int) -> None:
         self.touch()
         self._splitter = None
+        self.timeline.release(button)
         self.viewport.release(button)
 
     def _on_wheel(self, sender: int, notches: float) -> None:
@@ -265,7 +270,7 @@ class Shell:
         self.plots.follow_again()
 
     def _dialogs(self) -> tuple[Dialog, ...]:
-        return self.open_dialog, self.save_dialog, self.help, *self.ui.dialogs
+        return self.open_dialog, self.save_dialog, self.branches, self.help, *self.ui.dialogs
 
     def _escape(self) -> bool:
         for window in self._dialogs():
@@ -290,10 +295,14 @@ class Shell:
             # background of all panels is free. Under software GL each full-window layer costs milliseconds.
             dpg.add_theme_color(dpg.mvThemeCol_WindowBg, (*Palette.panel[:3], 0), category=dpg.mvThemeCat_Core)
         dpg.bind_item_theme(primary, bare)
-        self._children = {name: self._child(int(primary), name) for name in ("top", "left", "bottom", "right", "status")}
+        parts = ("top", "left", "strip", "bottom", "right", "status")
+        self._children = {name: self._child(int(primary), name) for name in parts}
         self.toolbar = Toolbar(ui)
         self._left: tuple[Panel, ...] = (TrainingPanel(ui), ViewPanel(ui), MemoryPanel(ui))
         self.plots, self.status, self.viewport = PlotsPanel(ui), StatusLine(ui), Viewport(ui)
+        self.timeline, self.branches = TimelineBar(ui), BranchesDialog(ui)
+        self.timeline.build(self._children["strip"])
+        self.timeline.on_branches = self.branches.open
         self.toolbar.build(self._children["top"])
         for panel in self._left:
             panel.build(self._children["left"])
@@ -303,7 +312,7 @@ class Shell:
         self._build_inspector()
         self.open_dialog, self.save_dialog = OpenDialog(ui), SaveDialog(ui)
         self.help, self.notices = HelpOverlay(ui), Notices(ui)
-        for floating in (self.open_dialog, self.save_dialog, self.help, self.notices):
+        for floating in (self.open_dialog, self.save_dialog, self.branches, self.help, self.notices):
             floating.build(0)
         self.actions.on_save = self.save_dialog.open
         self.actions.on_open, self.actions.on_help = self.open_dialog.open, self.help.toggle
@@ -320,11 +329,11 @@ class Shell:
         self._arrange()
 
     def _child(self, parent: int, name: str) -> int:
-        bar = name in ("top", "status", "bottom")
+        bar = name in ("top", "status", "strip", "bottom")
         item = int(dpg.add_child_window(parent=parent, border=False, no_scrollbar=bar, no_scroll_with_mouse=bar,
                                         always_use_window_padding=True))
         with dpg.theme() as theme, dpg.theme_component(dpg.mvChildWindow):
-            px, pad = self.theme.px, {"top": (8, 8), "status": (8, 4), "bottom": (6, 4)}.get(name, (10, 8))
+            px, pad = self.theme.px, {"top": (8, 8), "status": (8, 4), "bottom": (6, 4), "strip": (6, 5)}.get(name, (10, 8))
             dpg.add_theme_style(dpg.mvStyleVar_WindowPadding, px(pad[0]), px(pad[1]), category=dpg.mvThemeCat_Core)
         dpg.bind_item_theme(item, theme)
         return item
@@ -361,7 +370,8 @@ class Shell:
         self._size_read = size
 
     def _arrange(self) -> None:
-        self.layout = layout = layouts.compute(*self._size, self.theme.scale, self.preferences)
+        trainable = self.model.scene is not None and self.model.scene.trainable
+        self.layout = layout = layouts.compute(*self._size, self.theme.scale, self.preferences, timeline=trainable)
         for name, item in self._children.items():
             rect: Rect = getattr(layout, name)
             shown = rect.width > 0 and rect.height > 0
@@ -372,6 +382,7 @@ class Shell:
                                color=Palette.clear, thickness=0, parent=self._gaps)
         self.toolbar.layout(layout.top.width)
         self.status.layout(layout.status)
+        self.timeline.layout(layout.strip)
         self.plots.layout(layout.bottom.width, layout.bottom.height)
         self.viewport.layout(layout.view)
         self.notices.layout(layout.view)
@@ -395,7 +406,9 @@ class Shell:
         if self.layout.left.width:
             panels += self._left
         if self.preferences.show_plots:
-            panels.append(self.plots)
+            panels += [self.plots, self.timeline] if self.layout.strip.height else [self.plots]
+        if self.branches.shown:
+            panels.append(self.branches)
         current = self._tab()
         panels += [panel for name, panel in self._tabs.values() if name == current]
         self.status.frame_ms += 0.1 * (self.frame_ms - self.status.frame_ms)

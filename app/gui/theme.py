@@ -40,6 +40,7 @@ STAGE_COLORS: dict[str, Color] = {
     "project": _rgb(0x5FB3C4), "sh": _rgb(0x7C9FD6), "binning": _rgb(0x9A8BD0), "rasterize": _rgb(0xC583B8),
     "loss": _rgb(0xE0A458), "backward": _rgb(0xD98666), "adam": _rgb(0x7FBF8A),
     "other": _rgb(0x6B7480)}
+BRANCHES: tuple[Color, ...] = tuple(_rgb(code) for code in (0xC583B8, 0x7FBF8A, 0xD98666, 0x7C9FD6, 0xB8B36A, 0x9A8BD0))
 BODY, SMALL, TITLE, MONO = 14, 12, 15, 12.5  # px at 100 %
 SPACE = 6                                  # the unit of all distances, px at 100 %
 
@@ -93,6 +94,10 @@ class Theme:
                 dpg.add_theme_style(dpg.mvPlotStyleVar_MarkerSize, 2.5 * self.scale, category=dpg.mvThemeCat_Plots)
             self._series[key] = int(theme)
         return self._series[key]
+
+    def branch(self, place: int) -> Color:
+        """Of a branch that does not train."""
+        return BRANCHES[place % len(BRANCHES)]
 
     def _font(self, file: Path, size: float) -> int:
         return int(dpg.add_font(str(file), round(size * self.scale)))

@@ -13,7 +13,8 @@ from app.gui.population import Population
 from app.inspection.rules import Comparison, Lanes
 from app.messages import Curve, Densified, Frame, Histogram, Snapshot
 
-WAITED_FOR = {"lanes": "the lanes", "compare": "a comparison", "check": "a check", "losses": "the losses"}
+WAITED_FOR = {"lanes": "the lanes", "compare": "a comparison", "check": "a check", "losses": "the losses",
+              "replay": "a replay", "branch": "another branch"}
 """Jobs during which training stands still, in words; short evaluations are not worth one."""
 UNDER_WAY = {"backward": "gradients known, update pending", "update": "updated, the step is not over"}
 """Where a step that is taken in parts stands."""
@@ -100,6 +101,8 @@ class ViewModel:
                 self._densify(event)
             case messages.Evaluated():
                 self.evaluated = event
+            case messages.BranchChanged():
+                self._branch(event)
             case messages.RunSaved():
                 self.saved = event
             case messages.EngineFailed():
@@ -168,6 +171,14 @@ class ViewModel:
         self.totals.add(event)
         self.population.add(event)
         self.densified_version += 1
+
+    def _branch(self, event: messages.BranchChanged) -> None:
+        """The events are those of the branch that the run goes on as."""
+        self.densified, self.totals, self.population = [], Totals(), Population()
+        for densified in event.densified:
+            self._densify(densified)
+        self.densified_version += 1
+        self.evaluated = event.evaluated
 
     def _rewind(self, iteration: int) -> None:
         """After a reset the densifications of the abandoned future are no longer history."""

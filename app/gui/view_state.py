@@ -8,11 +8,12 @@ import numpy as np
 
 from app.camera_path import framed
 from app.gui import camera_controls as controls
+from app.gui import looking_back
 from app.gui.camera_controls import Rig
 from app.gui.path_editor import PathEditor
 from app.gui.pixel_probe import PixelProbe
 from app.gui.resolution import AdaptiveResolution
-from app.messages import MODES, Beside, Keep, SceneOpened, ViewInfo, ViewMode, ViewRequest
+from app.messages import MODES, Beside, Keep, Moment, SceneOpened, TimelineState, ViewInfo, ViewMode, ViewRequest
 from render.types import Camera
 
 OUTSIDE_EXTENTS = 2.5   # a model without photographs is seen from so many times the radius that holds most of it
@@ -35,6 +36,8 @@ class ViewState:
     tool: str = "navigate"                   # what the left button does, see app/gui/select_tools.py
     brush: float = 24.0                      # its radius, px at 100 %
     beside: Beside | None = None             # another mode in the right part of the picture
+    moment: Moment | None = None             # of the past that is looked at; None = now
+    comparing: bool = False                  # `beside` is the same mode at another moment
     view_index: int | None = None
     area: tuple[int, int] = (0, 0)          # px that the picture may fill
     resolution: AdaptiveResolution = field(default_factory=AdaptiveResolution)
@@ -49,6 +52,9 @@ class ViewState:
         """Stand at the first training view (U01); `up` is the one that the user set for this scene (U02)."""
         self.views, self.center = scene.views, np.asarray(scene.center, dtype=np.float64)
         self.value_range = self.keep = None
+        self.look_at(None)
+        if self.comparing:
+            self.beside, self.comparing = None, False
         self.probe.forget()
         direction = np.asarray(scene.up if up is None else up, dtype=np.float64)
         if not np.isfinite(direction).all() or np.linalg.norm(direction) < 1e-9:
@@ -135,6 +141,32 @@ class ViewState:
         self.view_index = index if not MODES[self.mode].needs_photograph else None
         return self.rig.up
 
+    # ------------------------------------------------------------------------------------------ the past
+    def look_at(self, moment: Moment | None) -> None:
+        """A moment of the past, or None = now."""
+        self.moment = moment
+
+    def compare_with(self, moment: Moment | None) -> None:
+        """The same mode at another moment in the right part of the picture; None = now."""
+        share = self.beside.share if self.beside is not None else 0.5
+        self.beside, self.comparing = Beside(self.mode, self.quantity, share, moment), True
+
+    def stop_comparing(self) -> None:
+        if self.comparing:
+            self.beside, self.comparing = None, False
+
+    def forget_gone(self, state: TimelineState, now: int) -> None:
+        """What is looked at may be now, or of a branch that is gone, since a branch was taken up or deleted."""
+        if self.moment is not None:
+            self.moment = looking_back.place(state, now, self.moment).moment
+        beside = self.beside
+        if self.comparing and beside is not None and beside.moment is not None and state.branch(beside.moment.branch) is None:
+            self.compare_with(None)
+
+    def touch(self, now: float) -> None:
+        """The hand moves something that pictures follow."""
+        self._moved_at = now
+
     def moving(self, now: float) -> bool:
         return now - self._moved_at < MOVING_SECONDS
 
@@ -160,16 +192,19 @@ class ViewState:
             return None
         return ViewRequest(camera, self.mode, self.quantity, self.value_range, self.view_index, self.moving(now), hidden,
                            histogram, self.log_scale, colormap=self.colormap, keep=self.keep,
-                           beside=self.shown_beside())
+                           beside=self.shown_beside(), moment=self.moment)
 
     def shown_beside(self) -> Beside | None:
         """None where the second mode needs a photograph and the camera stands at none: then one picture is shown whole."""
+        if self.comparing and self.beside is not None:
+            return replace(self.beside, mode=self.mode, quantity=self.quantity)
         if self.beside is not None and MODES[self.beside.mode].needs_photograph and self.view_index is None:
             return None
         return self.beside
 
     def set_beside(self, mode: ViewMode | None, quantity: str = "") -> str | None:
         """Show another mode in the right part; None = one picture. Returns a sentence when there is no photograph."""
+        self.comparing = False
         if mode is None:
             self.beside = None
             return None
@@ -197,7 +232,7 @@ class ViewState:
         if size is not None and size != (camera.width, camera.height):
             camera = framed(camera, *size)
         return ViewRequest(camera, self.mode, self.quantity, self.value_range, self.view_index, log_scale=self.log_scale,
-                           colormap=self.colormap, keep=self.keep, beside=self.shown_beside())
+                           colormap=self.colormap, keep=self.keep, beside=self.shown_beside(), moment=self.moment)
 
 
 def request_key(request: ViewRequest) -> tuple[object, ...]:

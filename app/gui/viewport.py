@@ -6,7 +6,7 @@ import numpy as np
 
 from app.colormaps import NEVER_SEEN, lut
 from app.gui import camera_controls as controls
-from app.gui import formatting, overlay
+from app.gui import formatting, looking_back, overlay
 from app.gui.camera_controls import Fit
 from app.gui.crosshair import Crosshair
 from app.gui.divider import Divider
@@ -335,7 +335,10 @@ class Viewport:
         job = ui.model.job
         progress = (job.name, job.text, round(job.fraction, 2)) if job is not None else None
         hint = TOOLS[view.tool].hint
-        key = (empty, name, mode, note, progress, hint, self.rect)
+        back = ""
+        if view.moment is not None and frame is not None and frame.moment is not None:
+            back = looking_back.words(ui.model.snapshot.timeline, view.moment, frame, None)
+        key = (empty, name, mode, note, progress, hint, self.rect, back)
         if key == self._caption_key:
             return
         self._caption_key = key
@@ -345,7 +348,13 @@ class Viewport:
             return
         text = mode + (f"   {name} ({split})" if name else "")
         tool = f"{hint}   Shift adds, Ctrl takes away, Esc puts it away" if hint else ""
-        lines = [line for line in ((text, Palette.text), (note, Palette.second), (tool, Palette.accent)) if line[0]]
+        past = f"Looking back: {back}.   End: now" if back else ""
+        if back and self.fit is not None:
+            f, half = self.fit, ui.px(2) / 2
+            dpg.draw_rectangle((f.x + half, f.y + half), (f.x + f.shown_width - half, f.y + f.shown_height - half),
+                               color=Palette.second, thickness=2 * half, parent=self._caption)
+        colored = ((text, Palette.text), (past, Palette.second), (note, Palette.second), (tool, Palette.accent))
+        lines = [line for line in colored if line[0]]
         for i, (line, color) in enumerate(lines):
             self._shadowed(ui.px(12), ui.px(10 + 20 * i), line, color, 13)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from app.protocol.control import Steering
 from app.protocol.events import JobProgress
+from app.protocol.timeline import TimelineState
 from app.protocol.view import Frame
 
 
@@ -105,3 +106,5 @@ class Snapshot:
     selection: SelectionState = SelectionState()
     steering: Steering = Steering()        # the step under way, and what the run goes on for
     run_folder: str = ""                   # where the run is recorded; empty where it is not
+    timeline: TimelineState = TimelineState()
+    branch_curves: Mapping[str, Mapping[str, Curve]] = field(default_factory=dict)   # of the other branches, by name

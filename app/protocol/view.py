@@ -54,11 +54,19 @@ class Keep:
 
 
 @dataclass(frozen=True)
+class Moment:
+    """An iteration of a branch of the run."""
+    branch: str
+    iteration: int
+
+
+@dataclass(frozen=True)
 class Beside:
-    """Another mode in the right part of the picture, from the same camera."""
+    """Another mode, or another moment, in the right part of the picture, from the same camera."""
     mode: ViewMode
     quantity: str = "mean2d_grad"
     share: float = 0.5                 # of the width that keeps the first mode
+    moment: Moment | None = None       # None = the run as it is now
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,7 @@ class ViewRequest:
     beside: Beside | None = None
     colormap: str = ""                 # of a heatmap of an unsigned quantity; empty = viridis
     keep: Keep | None = None           # the filter of the picture; training knows all Gaussians
+    moment: Moment | None = None       # look back: the kept moment nearest to it; None = the run as it is now
 
 
 @dataclass(frozen=True)
@@ -106,3 +115,5 @@ class Frame:
     request: ViewRequest | None = None
     outlines: np.ndarray | None = None   # [K,5] px: x, y, conic a, b, c of the selected Gaussians; None = too many, so tinted
     legend_beside: Legend | None = None   # of the right part, where there are two
+    moment: Moment | None = None          # what is drawn, None = the run as it was then
+    moment_beside: Moment | None = None

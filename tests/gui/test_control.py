@@ -82,9 +82,9 @@ def test_training_until_sends_goal_value_and_limit(window: Window) -> None:
 
 def test_the_menu_beside_step(window: Window) -> None:
     press(window, "▾")
-    window.wait_for("dpg.is_item_shown(shell.toolbar._steps.menu) and dpg.get_item_rect_size(shell.toolbar._steps.menu)[1] > 50")
-    window.frames(3)
     menu = "shell.toolbar._steps.menu"
+    window.wait_for(f"dpg.is_item_shown({menu}) and dpg.get_item_rect_size({menu})[1] > 50")
+    window.frames(3)
     (x, y), (width, height) = window.get(f"[dpg.get_item_pos({menu}), dpg.get_item_rect_size({menu})]")
     window.click(x + width / 3, y + height * 4.5 / 8)   # the fifth of eight
     window.wait_for("engine.received[-1] == m.Step(10)")

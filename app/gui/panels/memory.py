@@ -12,6 +12,7 @@ PARTS = (("parameters", "Parameters", "The raw parameters of all Gaussians"),
          ("gradients", "Gradients", "Of the last step, kept to be looked at"),
          ("images", "Images", "Decoded photographs, 8 bit"),
          ("intersections", "Intersections", "Tile lists of the last picture"),
+         ("timeline", "Timeline", "Moments of the run's past, within a budget"),
          ("buffers", "Scratch", "Memory that the kernels use again; gradients and intersections may lie in it"),
          ("rss", "Process", "Resident memory of the whole process"))
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.curves import decimate
+from app.gui.panels.branch_curves import BranchCurves
 from app.gui.theme import Color, Palette
 from app.gui.toolkit import dpg
 from app.gui.widgets import Ui
@@ -54,6 +55,7 @@ class PlotView:
     log: bool
     series: list[Series]
     follow: bool = True
+    branches: BranchCurves | None = None
     ticks: tuple[tuple[str, float], ...] = ()   # set by hand: by itself a log axis labels powers of ten only
 
 
@@ -63,6 +65,7 @@ class PlotsPanel:
     def __init__(self, ui: Ui) -> None:
         self.ui = ui
         self._version = self._densified = self._changed = -1
+        self._branches: object = None
         self._plots: list[PlotView] = []
 
     def build(self, parent: int) -> None:
@@ -85,8 +88,7 @@ class PlotsPanel:
     def _add(self, title: str, curves: tuple[tuple[str, str, Color], ...], *, log: bool) -> None:
         ui = self.ui
         with dpg.plot(label=title, width=10, height=10, no_menus=True, no_mouse_pos=True, no_box_select=True) as plot:
-            if len(curves) > 1:
-                dpg.add_plot_legend(location=dpg.mvPlot_Location_SouthEast)
+            legend = dpg.add_plot_legend(location=dpg.mvPlot_Location_SouthEast, show=len(curves) > 1)
             x = dpg.add_plot_axis(dpg.mvXAxis, no_highlight=True)
             scale = dpg.mvPlotScale_Log10 if log else dpg.mvPlotScale_Linear
             with dpg.plot_axis(dpg.mvYAxis, no_highlight=True, scale=scale) as y:
@@ -102,7 +104,9 @@ class PlotsPanel:
             dpg.set_axis_limits(x, 0.0, 100.0)
             dpg.set_axis_limits(y, *((1e-3, 1.0) if log else (0.0, 1.0)))
         dpg.bind_item_font(plot, ui.theme.small)
-        self._plots.append(PlotView(int(plot), int(x), int(y), log, series))
+        names = tuple(curve for curve, _, _ in reversed(curves))   # of the PSNRs, the held-out one where there is one
+        branches = BranchCurves(ui, int(y), names, int(legend), log=log)
+        self._plots.append(PlotView(int(plot), int(x), int(y), log, series, branches=branches))
 
     def layout(self, width: int, height: int) -> None:
         """As many plots as stay readable; in a narrow window the last ones wait."""
@@ -114,6 +118,7 @@ class PlotsPanel:
 
     def update(self) -> None:
         model = self.ui.model
+        self._update_branches()
         if model.curves_version != self._version:
             self._version = model.curves_version
             for view in self._plots:
@@ -124,15 +129,29 @@ class PlotsPanel:
                 at = [float(e.iteration) for e in model.densified if bool(e.reset) is of_reset][-EVENTS:]
                 for item in series:
                     dpg.set_value(item, [at])
-
         if model.options.version != self._changed:
             self._changed = model.options.version
             at = sorted({float(change.iteration) for change in model.options.changes})[-EVENTS:]
             for item in self._options:
                 dpg.set_value(item, [at])
 
+    def _update_branches(self) -> None:
+        snapshot, wanted = self.ui.model.snapshot, self.ui.preferences.branch_curves
+        key = (id(snapshot.branch_curves), id(snapshot.timeline.branches), wanted)
+        if key == self._branches:
+            return
+        self._branches = key
+        states = snapshot.timeline.branches
+        slots = {branch.name: place for place, branch in enumerate(states)}
+        labels = {branch.name: branch.label for branch in states}
+        for view in self._plots:
+            assert view.branches is not None
+            view.branches.update(snapshot.branch_curves if wanted else {}, slots, labels, own_legend=len(view.series) > 1)
+        self._version = -1   # the axes show these, too
+
     def _show(self, view: PlotView, curves: dict[str, Curve]) -> None:
-        lo, hi, end = np.inf, -np.inf, 1.0
+        assert view.branches is not None
+        lo, hi, end = view.branches.lo, view.branches.hi, max(1.0, view.branches.end)
         for series in view.series:
             curve = curves.get(series.curve)
             if curve is None or not len(curve.x):

@@ -1,0 +1,61 @@
+"""The branches of a run as JSON, kept beside its checkpoints, so that a run taken up later has its past again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from app.engine.timeline_branches import Branch, Branches, Entry
+from app.messages import Densified, Evaluated
+
+if TYPE_CHECKING:
+    from app.engine.timeline import Timeline
+
+EVENTS = 500
+"""Of each kind and branch, the last ones."""
+
+
+def memory(timeline: Timeline) -> dict[str, Any]:
+    """What remember() takes. Curves and events of the branch that trains stand elsewhere in its checkpoint."""
+    entries: list[Entry] = []
+    numbers: dict[Entry, int] = {}
+    branches = []
+    for branch in timeline.branches:
+        for entry in branch.log:
+            if entry not in numbers:
+                numbers[entry] = len(entries)
+                entries.append(entry)
+        told: dict[str, Any] = {
+            "name": branch.name, "label": branch.label, "parent": branch.parent, "fork": branch.fork, "known": branch.known,
+            "tip": branch.tip, "seconds": branch.seconds, "log": [numbers[entry] for entry in branch.log]}
+        if branch.name != timeline.current:
+            told["densified"] = [asdict(event) for event in branch.densified[-EVENTS:]]
+            told["evaluated"] = [asdict(event) for event in branch.evaluated[-EVENTS:]]
+            told["curves"] = {name: [curve.x.tolist(), curve.y.tolist()] for name, curve in branch.frozen_curves().items()}
+        branches.append(told)
+    return {"entries": [[entry.iteration, dict(entry.options)] for entry in entries], "branches": branches}
+
+
+def remember(told: Mapping[str, Any], current: str, now: Branch) -> Branches:
+    """The branches that memory() told, `now` among them with the events and curves that it has. Raises KeyError, TypeError or
+    ValueError for what is not of its making."""
+    entries = [Entry(int(iteration), dict(options)) for iteration, options in told["entries"]]
+    branches = Branches()
+    for one in told["branches"]:
+        branch = now if one["name"] == current else Branch(str(one["name"]), "", folder=now.folder)
+        branch.label, branch.parent, branch.fork = str(one["label"]), str(one["parent"]), int(one["fork"])
+        branch.known, branch.tip, branch.seconds = int(one["known"]), int(one["tip"]), float(one["seconds"])
+        branch.log = [entries[number] for number in one["log"]]
+        if branch is not now:
+            branch.densified = [Densified(**event) for event in one["densified"]]
+            branch.evaluated = [Evaluated(**{**event, "views": tuple(map(tuple, event["views"]))})
+                                for event in one["evaluated"]]
+            for name, (x, y) in one["curves"].items():
+                branch.history.series[name].extend(np.array(x), np.array(y))
+        branches.add(branch)
+    if current not in branches:
+        raise ValueError(f"the branch {current} is missing")
+    return branches

@@ -54,7 +54,7 @@ class TimelineBar:
                              "kept moment before it, with the options changed as they were", width=52)
         self._compare = button(ui, "Compare", ui.actions.compare_moments, "This moment beside now; drag the line between them, "
                                "and the amber handle to another moment  (M)", width=70)
-        self._resume = button(ui, "Resume...", self._on_resume, "Go on from this moment as a new branch; what was trained after "
+        self._resume = button(ui, "Resume...", self._on_resume, "Go on from here as a new branch; what came after "
                               "it stays. Also: go on with other branches, rename and delete them", width=76)
 
     def layout(self, rect: Rect) -> None:

@@ -24,6 +24,7 @@ from app.messages import (
     Pause,
     Play,
     Redo,
+    Replay,
     Reset,
     Select,
     SelectHow,
@@ -181,6 +182,12 @@ class Actions:
 
     def look_now(self) -> None:
         self.view.look_at(None)
+
+    def replay_moments(self) -> None:
+        """Reach exactly what is looked at, where it is not kept."""
+        for moment in self.view.moments():
+            if looking_back.steps_to(self.model.snapshot.timeline, moment):
+                self._send(Replay(moment))
 
     def compare_moments(self) -> None:
         """On: this moment, or the one before now, beside now; and off again."""

@@ -78,7 +78,7 @@ class Divider:
         assert view.beside is not None
         if not view.comparing:
             return "", MODES[view.beside.mode].label
-        left, right = ("now" if moment is None else looking_back.words(state, moment, frame, None, right=second)
+        left, right = ("now" if moment is None else looking_back.short(state, moment, frame, right=second)
                        for moment, second in ((view.moment, False), (view.beside.moment, True)))
         return left, right
 

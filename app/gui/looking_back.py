@@ -97,3 +97,12 @@ def words(state: TimelineState, moment: Moment, frame: Frame | None, progress: f
         again = any(moment.iteration in branch.replayed for branch, _ in past(state, moment.branch))
         return f"{iteration} · {('replayed exactly' if state.exact else 'replayed, close') if again else 'kept'}"
     return f"{iteration} · shown: {formatting.count(shown.iteration)}, kept nearest to it"
+
+
+def short(state: TimelineState, moment: Moment, frame: Frame | None, *, right: bool = False) -> str:
+    """The iteration that a picture shows for a moment."""
+    shown = None if frame is None else frame.moment_beside if right else frame.moment
+    shown = shown or moment
+    branch = state.branch(shown.branch) if shown.branch != state.current else None
+    return f"{branch.label}: {formatting.count(shown.iteration)}" if branch is not None else \
+        f"iteration {formatting.count(shown.iteration)}"

@@ -151,6 +151,11 @@ class ViewState:
         share = self.beside.share if self.beside is not None else 0.5
         self.beside, self.comparing = Beside(self.mode, self.quantity, share, moment), True
 
+    def moments(self) -> list[Moment]:
+        """Those of the past that are looked at."""
+        beside = self.beside.moment if self.comparing and self.beside is not None else None
+        return [moment for moment in (self.moment, beside) if moment is not None]
+
     def stop_comparing(self) -> None:
         if self.comparing:
             self.beside, self.comparing = None, False

@@ -17,6 +17,9 @@ from tests.training.tiny import ring
 # ---------------------------------------------------------------- whatever is thrown at it
 
 
+NAMES = ["main", "one", "two", "run-2", ""]
+
+
 def random_command(rng: random.Random, folder: str) -> m.Command | m.ViewRequest:
     camera = ring(4, rng.choice([8, 24, 33]), rng.choice([8, 16, 31]))[rng.randrange(4)]
     if rng.random() < 0.05:   # a camera that sees nothing, and one that is far inside
@@ -26,6 +29,9 @@ def random_command(rng: random.Random, folder: str) -> m.Command | m.ViewRequest
                          "densify.absgrad", "iterations", "loss", "means_lr", "white_background", "seed", "nope",
                          "raster", "densify.cap", "micro_batch", "raster.eps2d", "sh_every", "densify.strategy"])
     return rng.choice([
+        m.Replay(m.Moment(rng.choice(NAMES), rng.randrange(-2, 60))), m.SwitchBranch(rng.choice(NAMES)),
+        m.BranchFrom(m.Moment(rng.choice(NAMES), rng.randrange(-2, 60)), rng.choice([*NAMES, "a/b"])),
+        m.RenameBranch(rng.choice(NAMES), rng.choice(["", "short", "x" * 99])), m.DeleteBranch(rng.choice(NAMES), True),
         m.Play(), m.Pause(), m.Step(rng.choice([1, 2, 5, 0, -3])), m.Reset(), m.Evaluate(), m.CancelJob(),
         m.OpenScene(rng.choice([".", "nowhere", folder]), rng.random() < 0.5),
         m.SetOption(option, mean), m.SetOption("raster.alpha_gradient", rng.choice(["exact", "straight_through"])),
@@ -40,7 +46,9 @@ def random_command(rng: random.Random, folder: str) -> m.Command | m.ViewRequest
         *[m.ViewRequest(camera, rng.choice(m.VIEW_MODES), rng.choice(["mean2d_grad", "opacity", "age", "nope"]),
                         rng.choice([None, (0.0, 1.0), (1.0, 0.0), (float("nan"), 1.0), (-1e300, 1e300)]),
                         rng.choice([None, 0, 3, 99, -1]), rng.random() < 0.3, rng.random() < 0.1, rng.random() < 0.5,
-                        rng.choice([None, True, False])) for _ in range(4)]])
+                        rng.choice([None, True, False]),
+                        moment=rng.choice([None, m.Moment(rng.choice(NAMES), rng.randrange(60))]))
+          for _ in range(4)]])
 
 
 @pytest.mark.parametrize("seed", [1, 2])

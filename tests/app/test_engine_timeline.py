@@ -12,10 +12,12 @@ import pytest
 from app import messages as m
 from app.config import DensifyConfig, TrainConfig
 from app.engine import timeline_pace
+from app.engine.memory import rss_bytes
 from app.records.place import Place
 from app.training.autosave import AutosaveConfig
 from app.training.trainer import Trainer
 from tests.app.engine_doubles import Window, request_for, running_engine
+from tests.training.tiny import make_scene
 
 CONFIG = TrainConfig(iterations=1000, schedule_iterations=30_000, sh_every=7, seed=5,
                      densify=DensifyConfig(start=3, every=10, stop=45, reset_every=15, grad_threshold=1e-6, cap=150))
@@ -457,3 +459,22 @@ def test_branches_options_and_curves_come_back_with_a_run_that_is_taken_up(tmp_p
         window.send(m.SwitchBranch("main"))
         settled(window)
         assert window.snapshot.iteration == 30
+
+
+@pytest.mark.slow
+def test_M01_5000_steps_with_a_timeline_grow_by_no_more_than_its_budget():
+    budget = 64 << 20
+    config = TrainConfig(iterations=7000, schedule_iterations=30_000,
+                         densify=DensifyConfig(start=0, every=100, stop=600, reset_every=3000))
+
+    def open_scene(path, *, progress, **_):
+        return make_scene(6, 80, size=56, points=400)
+
+    with running_engine(config, timeline_bytes=budget, open_scene=open_scene, **REAL) as window:
+        window.open()
+        steps(window, 1000)   # warm-up: the number of Gaussians settles
+        before, held = rss_bytes(), window.engine.timeline.ring.nbytes
+        window.send(m.Step(5000))
+        window.until(lambda: window.snapshot.iteration == 6000 and window.snapshot.state == "paused", 600.0)
+        assert window.engine.timeline.ring.nbytes <= budget
+        assert rss_bytes() - before < (100 << 20) + budget - held

@@ -34,6 +34,10 @@ class BranchesDialog:
                 button(ui, "Resume here", self._on_resume, "The run goes back to this moment and goes on as a new branch; all "
                        "that was trained behind it stays as the old one", width=112, theme=ui.theme.primary)
             self._resume = int(group)
+            with dpg.group(horizontal=True):
+                button(ui, "Reach it exactly", ui.actions.replay_moments, "A copy of the run trains to this very iteration "
+                       "from the kept moment before it, with the options changed as they were")
+                button(ui, "Compare with now", ui.actions.compare_moments, "This moment beside now, and off again  (M)")
             label(ui, "What was trained behind the moment stays: curves, events and its end.", Palette.muted, small=True)
             heading(ui, "Branches")
             self._table = int(dpg.add_group())

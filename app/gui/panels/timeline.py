@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from app.gui import looking_back
 from app.gui.formatting import count
 from app.gui.layout import Rect
@@ -11,8 +13,8 @@ from app.gui.widgets import Ui, button, shortened, show, text_width, tooltip
 from app.messages import BranchState, Moment, Replay, TimelineState
 
 HEIGHT = 34
-COMBO, NARROW = 104, 470      # px at 100 %; below the second the branch has no room
-BUTTONS = 44 + 52 + 70 + 76 + 4 * 4   # widths and gaps
+COMBO, NARROW = 104, 500      # px at 100 %; below the second only the most needed has room
+BUTTONS, BUTTONS_NARROW = 44 + 52 + 70 + 76 + 4 * 4, 44 + 76 + 4 * 2   # widths and gaps
 LINE = 24                     # y of the axis
 GRAB = 9
 REDRAW = 0.25                 # s between two drawings while the axis grows by a pixel or more
@@ -31,7 +33,7 @@ class TimelineBar:
         self._held = ""             # "left" or "right": the handle that is dragged
         self._asked: Moment | None = None
         self._names: dict[str, str] = {}
-        self.on_branches = lambda: None
+        self.on_branches: Callable[[], None] = _nothing
 
     def build(self, parent: int) -> None:
         ui = self.ui
@@ -50,18 +52,20 @@ class TimelineBar:
     def _buttons(self) -> None:
         ui = self.ui
         self._now = button(ui, "Now", ui.actions.look_now, "Back to the run as it is  (End)", width=44)
-        self._exact = button(ui, "Exact", self._on_exact, "Reach this very iteration: a copy of the run trains to it from the "
-                             "kept moment before it, with the options changed as they were", width=52)
+        self._exact = button(ui, "Exact", ui.actions.replay_moments, "Reach this very iteration: a copy of the run trains to "
+                             "it from the kept moment before it, with the options changed as they were", width=52)
         self._compare = button(ui, "Compare", ui.actions.compare_moments, "This moment beside now; drag the line between them, "
                                "and the amber handle to another moment  (M)", width=70)
-        self._resume = button(ui, "Resume...", self._on_resume, "Go on from here as a new branch; what came after "
-                              "it stays. Also: go on with other branches, rename and delete them", width=76)
+        self._resume = button(ui, "Resume...", self._on_resume, "Go on from this moment as a new branch; what was trained "
+                              "behind it stays. Also: go on with other branches, rename and delete them", width=76)
 
     def layout(self, rect: Rect) -> None:
         px = self.ui.px
-        show(self._combo_group, rect.width >= px(NARROW))
-        left = px(COMBO + 4) if rect.width >= px(NARROW) else 0
-        self._width = max(px(60), rect.width - 2 * px(6) - left - px(BUTTONS))
+        wide = rect.width >= px(NARROW)
+        for item in (self._combo_group, self._exact, self._compare):   # in a narrow window these are in the other window, too
+            show(item, wide)
+        taken = COMBO + 4 + BUTTONS if wide else BUTTONS_NARROW
+        self._width = max(px(60), rect.width - 2 * px(6) - px(taken))
         dpg.configure_item(self._canvas, width=self._width)
         self._key = None
 
@@ -140,19 +144,8 @@ class TimelineBar:
         if branch is not None:
             self.ui.view.look_at(None if name == self.state.current else Moment(name, branch.tip))
 
-    def _on_exact(self) -> None:
-        for moment in self._moments():
-            if looking_back.steps_to(self.state, moment):
-                self.ui.send(Replay(moment))
-
     def _on_resume(self) -> None:
         self.on_branches()
-
-    def _moments(self) -> list[Moment]:
-        """Those that are looked at."""
-        view = self.ui.view
-        beside = view.beside.moment if view.comparing and view.beside is not None else None
-        return [moment for moment in (view.moment, beside) if moment is not None]
 
     # ------------------------------------------------------------------------------------------ each frame
     def update(self) -> None:
@@ -176,7 +169,7 @@ class TimelineBar:
         self._key, self._drawn_at = key, now
         label = next((branch.label for branch in state.branches if branch.name == here.branch), "")
         dpg.set_value(self._combo, label)
-        pending = [moment for moment in self._moments() if looking_back.steps_to(state, moment)]
+        pending = [moment for moment in view.moments() if looking_back.steps_to(state, moment)]
         dpg.bind_item_theme(self._exact, self.ui.theme.primary if pending else self.ui.theme.flat)
         dpg.bind_item_theme(self._now, self.ui.theme.primary if here.moment is not None else self.ui.theme.flat)
         dpg.bind_item_theme(self._compare, self.ui.theme.primary if view.comparing else 0)
@@ -243,3 +236,7 @@ class TimelineBar:
         px = self.ui.px
         dpg.draw_line((x, y - px(7)), (x, y + px(7)), color=color, thickness=px(2), parent=self._canvas)
         dpg.draw_circle((x, y), px(5), fill=color, color=Palette.panel, thickness=px(1), parent=self._canvas)
+
+
+def _nothing() -> None:
+    pass

@@ -51,7 +51,7 @@ class Lens:
 def _pycolmap():
     """pycolmap, without the handler that its logging library sets for SIGTERM: it prints a C++ stack, and the run would end
     unsaved. Done in C, for signal.signal() is for the main thread only, and the window opens scenes in another."""
-    libc = ctypes.CDLL(None) if os.name == "posix" else None
+    libc, before = ctypes.CDLL(None) if os.name == "posix" else None, None
     if libc is not None:
         libc.signal.restype, libc.signal.argtypes = ctypes.c_void_p, (ctypes.c_int, ctypes.c_void_p)
         before = libc.signal(signal.SIGTERM, None)   # None is SIG_DFL

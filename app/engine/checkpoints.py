@@ -196,7 +196,7 @@ class Checkpoints:
 
 def _event(told: Mapping[str, Any]) -> Event | None:
     """The event as it was told; None for one that this version does not know."""
-    kinds = {kind.__name__: kind for kind in (Densified, Evaluated)}
+    kinds: dict[str, Any] = {kind.__name__: kind for kind in (Densified, Evaluated)}
     values = {name: tuple(map(tuple, value)) if isinstance(value, list) else value for name, value in told.items()
               if name != "kind"}
     try:

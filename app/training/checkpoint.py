@@ -43,11 +43,16 @@ def write(path: Path, state: RunState, extra: Mapping[str, Any] | None = None, *
     meta = {"format": FORMAT, "version": str(VERSION), "head": json.dumps(head),
             "meta": json.dumps(dict(state.meta), allow_nan=False),
             "extra": json.dumps(_finite(dict(extra or {})), allow_nan=False),
-            "checksums": json.dumps({name: zlib.crc32(array.reshape(-1).view(np.uint8)) for name, array in arrays.items()})}
+            "checksums": json.dumps({name: _sum(array) for name, array in arrays.items()})}
     meta["texts"] = str(text_sum(meta))
     data = save(arrays, meta)
     write_atomic(path, lambda stream: stream.write(data))
     return Saved(path, state.iteration, branch, now, state.count, len(data), reason)
+
+
+def _sum(array: np.ndarray) -> int:
+    """Checksum of an array's bytes."""
+    return zlib.crc32(memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
 
 
 def _finite(value: Any) -> Any:
@@ -71,8 +76,7 @@ def read(path: Path) -> Checkpoint:
         _ = state.iteration, state.count
     except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
         raise CheckpointError(f"{path} is damaged ({error}); choose another") from None
-    wrong = [name for name, array in arrays.items()
-             if sums.get(name) != zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8))]
+    wrong = [name for name, array in arrays.items() if sums.get(name) != _sum(array)]
     if wrong:
         raise CheckpointError(f"{path} is damaged: the checksum of {wrong[0]} differs; choose another")
     return Checkpoint(state, extra, path=path)

@@ -135,8 +135,8 @@ def _cap(trainer: Trainer, saved: int | None) -> list[str]:
 
 
 def _step_under_way(trainer: Trainer, meta: Mapping[str, Any]) -> None:
-    found = [math.nan if value is None else value for value in meta.get("measured", ())]
-    trainer.measured = Measured(*found)
+    iteration, *figures = meta.get("measured") or (0,)
+    trainer.measured = Measured(int(iteration), *(math.nan if value is None else float(value) for value in figures))
     trainer.iteration = int(meta["iteration"])
     stepping = trainer.stepping
     stepping.phase, stepping.indices = meta.get("phase", ""), list(meta.get("views_under_way", ()))

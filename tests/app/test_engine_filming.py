@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -252,6 +253,22 @@ def test_two_modes_beside_each_other_are_saved_in_their_own_colours(tmp_path: Pa
     image = np.asarray(Image.open(tmp_path / "a.png"))[:120] / 255.0
     assert np.abs(image[:, :40] - shown.rgba[:, :40, :3]).mean() < 0.01
     assert np.abs(image[:, 41:] - shown.rgba[:, 41:, :3]).mean() < 0.03   # both ranges come from smaller pictures
+
+
+@pytest.mark.thorough
+def test_a_large_picture_holds_up_no_command(tmp_path: Path) -> None:
+    """16 megapixels on the CPU's kernels, while commands come that end a bite and such that wait for it (U07)."""
+    waits: list[float] = []
+    with running_engine(backend="cpu") as window:
+        window.open()
+        window.send(m.SavePicture(str(tmp_path / "large.png"), request_for(window, width=4096, height=4096)))
+        while not saved(window)():
+            window.send(m.Select(uid=1) if len(waits) % 2 else m.Undo())
+            waits.append(window.sync())
+            time.sleep(0.03)
+            window.read()
+    assert len(waits) > 5 and float(np.median(waits)) < 0.1 and max(waits) < 0.5   # a second core may be somebody else's
+    assert Image.open(tmp_path / "large.png").size == (4096, 4096)
 
 
 # ---------------------------------------------------------------- jobs that give way

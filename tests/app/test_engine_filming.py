@@ -188,6 +188,21 @@ def test_a_heatmap_film_shows_the_numbers_of_its_iteration(tmp_path: Path) -> No
     assert np.abs(first - shown.rgba[..., :3]).mean() < 0.01
 
 
+def test_the_next_densification_is_filmed_as_the_window_shows_it(tmp_path: Path) -> None:
+    """A copy of the model has no trainer to ask, so the plan is copied with it."""
+    with running_engine(make_trainer=Trainer) as window:
+        window.open()
+        window.send(m.Step(2))
+        window.until(lambda: window.snapshot.iteration == 2 and window.snapshot.state == "paused")
+        camera = along(window).cameras_at([0.0], 40, 30)[0]
+        shown = window.frame_of(window.look(m.ViewRequest(camera, "candidates")), refined=True)
+        window.send(film(window, tmp_path / "plan", 2, mode="candidates"))
+        window.until(saved(window))
+        assert not any("does not train" in text for text in notices(window))
+    first = np.asarray(Image.open(tmp_path / "plan" / "frame_00000.png")) / 255.0
+    assert np.abs(first - shown.rgba[..., :3]).max() < 0.01
+
+
 # ---------------------------------------------------------------- pictures in bites
 
 

@@ -9,6 +9,7 @@ import torch
 
 from app.engine.model import Model
 from app.messages import ViewRequest
+from app.training.densify.base import Candidates
 from app.training.quantities.registry import Reading, Unreadable
 from render.types import Camera, GaussianParams
 
@@ -21,6 +22,7 @@ class FrozenModel(Model):
     degree_then: int = 0
     backdrop: torch.Tensor | None = None                                  # [3] behind everything; None = as training has it
     readings_then: dict[str, Reading | Unreadable] = field(default_factory=dict)
+    plan_then: tuple[Candidates, int] | None = None                       # of the next densification, and its iteration
 
     @property
     def iteration(self) -> int:
@@ -41,9 +43,17 @@ class FrozenModel(Model):
         return super().reading(name, camera) if held is None else held
 
 
+    def candidates(self) -> Candidates | None:
+        return self.plan_then[0] if self.plan_then is not None else None
+
+    @property
+    def planned_at(self) -> int:
+        return self.plan_then[1] if self.plan_then is not None else 0
+
+
 def freeze(model: Model, requests: Iterable[ViewRequest], marks: Iterable[str]) -> FrozenModel:
     """A copy of what is drawn for the requests: parameters, the marks of these names, and the heatmaps' and filters'
-    quantities. One that belongs to a view is worked out for each camera later."""
+    quantities, and what the next densification would do. A quantity of a view is worked out for each camera later."""
     from app.training.probes import PROBES
 
     with torch.no_grad():
@@ -59,9 +69,14 @@ def freeze(model: Model, requests: Iterable[ViewRequest], marks: Iterable[str]) 
             except Unreadable as refusal:
                 readings[name] = refusal
         kept = {name: mark.clone() for name in marks if (mark := model.mark(name)) is not None}
+        plan = model.candidates() if any(_shows(request, "candidates") for request in requests) else None
     return FrozenModel(model.path, scene=model.scene, fixed_params=params, fixed_config=model.options,
                        fixed_backend=model.backend, marks=kept, iteration_then=model.iteration, degree_then=model.sh_degree,
-                       readings_then=readings)
+                       readings_then=readings, plan_then=None if plan is None else (plan, model.planned_at))
+
+
+def _shows(request: ViewRequest, mode: str) -> bool:
+    return mode in (request.mode, request.beside.mode if request.beside is not None else "")
 
 
 def _quantities(request: ViewRequest) -> list[str]:

@@ -231,11 +231,11 @@ class ViewState:
         if self.view_index is None:
             camera = self.rig.camera(width, height)
         else:
-            camera = self.views[self.view_index].camera
-            shown = controls.fit(camera.width, camera.height, width, height)
-            camera = camera.resized(max(16, round(shown.shown_width)), max(16, round(shown.shown_height)))
-        if size is not None and size != (camera.width, camera.height):
-            camera = framed(camera, *size)
+            own = self.views[self.view_index].camera
+            shown = controls.fit(own.width, own.height, width, height)
+            camera = own.resized(max(16, round(shown.shown_width)), max(16, round(shown.shown_height)))
+        if size is not None and size != (camera.width, camera.height):   # from its own size, which is not rounded
+            camera = framed(camera if self.view_index is None else self.views[self.view_index].camera, *size)
         return ViewRequest(camera, self.mode, self.quantity, self.value_range, self.view_index, log_scale=self.log_scale,
                            colormap=self.colormap, keep=self.keep, beside=self.shown_beside(), moment=self.moment)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -187,6 +188,21 @@ def test_a_heatmap_film_shows_the_numbers_of_its_iteration(tmp_path: Path) -> No
     assert np.abs(first - shown.rgba[..., :3]).mean() < 0.01
 
 
+def test_the_next_densification_is_filmed_as_the_window_shows_it(tmp_path: Path) -> None:
+    """A copy of the model has no trainer to ask, so the plan is copied with it."""
+    with running_engine(make_trainer=Trainer) as window:
+        window.open()
+        window.send(m.Step(2))
+        window.until(lambda: window.snapshot.iteration == 2 and window.snapshot.state == "paused")
+        camera = along(window).cameras_at([0.0], 40, 30)[0]
+        shown = window.frame_of(window.look(m.ViewRequest(camera, "candidates")), refined=True)
+        window.send(film(window, tmp_path / "plan", 2, mode="candidates"))
+        window.until(saved(window))
+        assert not any("does not train" in text for text in notices(window))
+    first = np.asarray(Image.open(tmp_path / "plan" / "frame_00000.png")) / 255.0
+    assert np.abs(first - shown.rgba[..., :3]).max() < 0.01
+
+
 # ---------------------------------------------------------------- pictures in bites
 
 
@@ -252,6 +268,22 @@ def test_two_modes_beside_each_other_are_saved_in_their_own_colours(tmp_path: Pa
     image = np.asarray(Image.open(tmp_path / "a.png"))[:120] / 255.0
     assert np.abs(image[:, :40] - shown.rgba[:, :40, :3]).mean() < 0.01
     assert np.abs(image[:, 41:] - shown.rgba[:, 41:, :3]).mean() < 0.03   # both ranges come from smaller pictures
+
+
+@pytest.mark.thorough
+def test_a_large_picture_holds_up_no_command(tmp_path: Path) -> None:
+    """16 megapixels on the CPU's kernels, while commands come that end a bite and such that wait for it (U07)."""
+    waits: list[float] = []
+    with running_engine(backend="cpu") as window:
+        window.open()
+        window.send(m.SavePicture(str(tmp_path / "large.png"), request_for(window, width=4096, height=4096)))
+        while not saved(window)():
+            window.send(m.Select(uid=1) if len(waits) % 2 else m.Undo())
+            waits.append(window.sync())
+            time.sleep(0.03)
+            window.read()
+    assert len(waits) > 5 and float(np.median(waits)) < 0.1 and max(waits) < 0.5   # a second core may be somebody else's
+    assert Image.open(tmp_path / "large.png").size == (4096, 4096)
 
 
 # ---------------------------------------------------------------- jobs that give way

@@ -23,12 +23,20 @@ def drag(window: Window, dx: int, dy: int, button: int = 1) -> None:
     window.frames(3)
 
 
-def type_into(window: Window, item: str, text: str) -> None:
+def type_into(window: Window, item: str, text: str, *, enter: bool = True) -> None:
     """As a person does: click, select all, type, Enter."""
     window.click(*window.middle(item))
+    window.wait_for(f"dpg.is_item_active({item})")
+    window.input("keydown", "ctrl")   # held over a few frames: a slow one would miss a quick Ctrl+A
     window.frames(2)
-    window.input("key", "ctrl+a", "type", text)
-    window.input("key", "Return")
+    window.input("key", "a")
+    window.frames(3)
+    window.input("keyup", "ctrl")
+    window.frames(2)
+    window.input("type", "--delay", 80, text)
+    if enter:
+        window.frames(2)
+        window.input("key", "Return")
     window.frames(3)
 
 
@@ -142,16 +150,12 @@ def test_a_picture_is_saved_at_the_size_that_was_typed(make_window: Callable[...
     own = window.get("[shell.view.whole_request().camera.width, shell.view.whole_request().camera.height]")
     assert window.get("[dpg.get_value(shell.save_dialog._width), dpg.get_value(shell.save_dialog._height)]") == [
         str(side) for side in own]
-    window.click(*window.middle("shell.save_dialog._width"))
-    window.frames(2)
-    window.input("key", "ctrl+a", "type", "4000")
+    type_into(window, "shell.save_dialog._width", "4000", enter=False)
     window.wait_for(f"dpg.get_value(shell.save_dialog._height) == '{round(4000 * own[1] / own[0])}'", "the shape is kept")
     window.run(f"dpg.set_value(shell.save_dialog._path, {str(tmp_path / 'a.png')!r})")
     window.click(*window.middle("shell.save_dialog._keep"))
-    window.frames(2)
-    window.click(*window.middle("shell.save_dialog._height"))
-    window.frames(2)
-    window.input("key", "ctrl+a", "type", "9000")
+    window.wait_for("not dpg.get_value(shell.save_dialog._keep)")
+    type_into(window, "shell.save_dialog._height", "9000", enter=False)
     window.wait_for("dpg.get_value(shell.save_dialog._height) == '9000'")
     window.run("shell.save_dialog._on_save()")
     assert window.get("dpg.get_value(shell.save_dialog._complaint)").startswith("Width and height") \

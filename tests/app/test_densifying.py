@@ -10,6 +10,7 @@ import pytest
 from app import messages as m
 from app.config import DensifyConfig, TrainConfig
 from app.engine.model import Model
+from app.engine.pictures import with_legend
 from app.engine.view_modes import MODES, Sight
 from app.inspection.densification import event, foreseen
 from app.inspection.densification_results import KINDS, CandidatesQuestion, EventQuestion
@@ -71,6 +72,16 @@ def test_the_picture_of_candidates_shows_each_kind_in_its_colour():
     quiet = MODES["candidates"](Sight(model, m.ViewRequest(camera, "candidates"), camera))
     assert not (quiet.rgb.max(axis=2) - quiet.rgb.min(axis=2) > 0.2).any() and "Nothing would happen" in quiet.note
     assert quiet.legend is None
+
+
+def test_a_saved_picture_of_candidates_names_its_colours():
+    entries = (("clone", (0.25, 0.85, 0.45), 1234), ("split", (1.0, 0.67, 0.15), 5))
+    saved = with_legend(np.zeros((40, 300, 3), np.float32), m.Legend("next densification", "", 0.0, 1.0, "viridis",
+                                                                     entries=entries))
+    pixels = np.asarray(saved)
+    assert pixels.shape[0] > 60
+    for _, color, _ in entries:
+        assert (pixels == np.round(255 * np.array(color)).astype(np.uint8)).all(axis=2).sum() > 60
 
 
 def test_a_ply_has_no_candidates():

@@ -120,7 +120,7 @@ class AdaptiveDensityControl(Strategy):
         if left_out:
             notes.append(f"The cap of {state.cap:,} Gaussians is reached: not all above the threshold grow.")
         seen = not bool(stats.never_seen.all())
-        if not seen:
+        if not seen and not bool((clone | split).any()):
             notes.append(NOTHING_SEEN)
         born = int(alive.sum()) + int((split & alive).sum())
         masks = {"cloned": clone, "split": split, "pruned": prune}

@@ -94,8 +94,12 @@ class Taming(AdaptiveDensityControl):
         scores = self.scores(state, gaussians, densify, rng) if wanted else np.zeros(len(state.rows))
         clone, split, rules = self.drawn(state, gaussians, host(able), scores, wanted, densify, rng)
         plan = self.with_pruning(state, gaussians, clone, split, rules, densify, iteration, after_reset=after_reset)
+        notes = plan.notes
+        if room < 0:
+            notes = (*notes, "There are more Gaussians than the budget plans for now: none is added, and only pruning lowers "
+                     "their number.")
         problem = plan.problem and f"the schedule aims at {goal:,} Gaussians now, and nothing would be pruned."
-        return TamingPlan(**(vars(plan) | {"problem": problem}), start=(start[0], start[1]))
+        return TamingPlan(**(vars(plan) | {"problem": problem, "notes": notes}), start=(start[0], start[1]))
 
     def scores(self, state: TrainState, gaussians: Gaussians, config: DensifyConfig, rng: np.random.Generator) -> np.ndarray:
         """[N] of some views drawn at random."""

@@ -83,7 +83,7 @@ class Inspector:
         return min(times) if times else None
 
     def _due(self, name: str) -> float | None:
-        engine, model = self._engine, self._engine.model
+        engine, model = self._engine, self._model(name)
         if model is None or engine.control.headless or (engine.viewer.request is not None and engine.viewer.request.hidden):
             return None
         kept = self._kept.get(name)
@@ -103,7 +103,7 @@ class Inspector:
             self._answer(min(due, key=lambda name: due[name]))
 
     def _answer(self, name: str) -> None:
-        engine, model, question = self._engine, self._engine.model, self._request.questions[name]
+        engine, model, question = self._engine, self._model(name), self._request.questions[name]
         assert model is not None
         key, begun, value, problem = (id(model), model.version), engine.clock(), None, ""
         try:
@@ -120,6 +120,13 @@ class Inspector:
         answer = Answer(question, value, problem, model.iteration, 1e3 * seconds)
         self._kept[name] = _Kept(answer, key, engine.clock(), seconds)
         engine.publisher.dirty = True
+
+    def _model(self, name: str) -> Model | None:
+        """Whom a question is about: a pixel's is of the moment that the picture there shows, all others are of the run."""
+        engine, question = self._engine, self._request.questions[name]
+        if name != "xray" or engine.model is None or engine.viewer.request is None:
+            return engine.model
+        return engine.timeline.looks.model_under(engine.viewer.request, question.x / max(question.sight.camera.width, 1))
 
     def _function(self, name: str) -> Callable[[Model, Any], Any]:
         if name not in self._functions:

@@ -105,6 +105,11 @@ class Looks:
         left, right = self.sides(request)
         return live if left is None else self.model_of(left), live if right is None else self.model_of(right)
 
+    def model_under(self, request: ViewRequest, share: float) -> Model:
+        """What is drawn at a share of the picture's width."""
+        left, right = self.models(request)
+        return right if request.beside is not None and share >= request.beside.share else left
+
     def shown(self, request: ViewRequest) -> tuple[Moment | None, Moment | None]:
         """Which moments a picture that answers the request is of."""
         left, right = self.sides(request)

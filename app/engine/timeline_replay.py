@@ -52,7 +52,7 @@ class MomentModel(Model):
         degree = schedule.resolve(config).sh_degree(kept.iteration, min(highest, config.sh_degree))
         marks = {name.removeprefix(ROWS): torch.from_numpy(array).to(device) for name, array in arrays.items()
                  if name.startswith(MARK)}
-        return MomentModel(live.path, None, live.scene, params, config, live.backend, marks=marks,
+        return MomentModel(live.path, None, live.scene, params, config, live.backend, kept.serial, marks=marks,
                            moment=Moment(kept.branch, kept.iteration), degree=degree)
 
     @property

@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import random
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from app import messages as m
-from app.config import DensifyConfig, TrainConfig
+from app.config import DensifyConfig, StrategyName, TrainConfig
 from app.engine import timeline_pace
 from app.engine.memory import rss_bytes
+from app.inspection.questions import Sight, XRayQuestion
 from app.records.place import Place
 from app.training.autosave import AutosaveConfig
 from app.training.trainer import Trainer
@@ -478,3 +480,46 @@ def test_M01_5000_steps_with_a_timeline_grow_by_no_more_than_its_budget():
         window.until(lambda: window.snapshot.iteration == 6000 and window.snapshot.state == "paused", 600.0)
         assert window.engine.timeline.ring.nbytes <= budget
         assert rss_bytes() - before < (100 << 20) + budget - held
+
+
+@pytest.mark.parametrize("strategy", [name for name in get_args(StrategyName) if name not in ("adc", "none")])
+def test_replays_of_every_strategy_and_of_a_change_of_it_have_the_bits_of_the_run(strategy):
+    seen = {}
+    with running_engine(CONFIG, **REAL) as window:
+        window.open()
+        steps(window, 12)
+        window.send(m.SetOption("densify.strategy", strategy), m.SetOption("optimizer.quats", "sgd"))
+        window.sync()
+        for at in range(13, 48):
+            steps(window, 1)
+            if at in (13, 26, 44):
+                seen[at] = bits(window)
+        for at, expected in seen.items():
+            window.send(m.BranchFrom(m.Moment("main", at)))
+            settled(window)
+            assert window.snapshot.iteration == at and bits(window) == expected, texts(window)
+            steps(window, 47 - at)
+            seen[at] = bits(window)
+            window.send(m.SwitchBranch("main"))
+            settled(window)
+        assert set(seen.values()) == {bits(window)} and not window.of(m.EngineFailed)
+
+
+def test_the_x_ray_is_of_the_moment_that_is_looked_at():
+    with running_engine(CONFIG, **REAL) as window:
+        window.open()
+        steps(window, 40)
+        answers = {}
+        for moment in (None, m.Moment("main", 14), m.Moment("main", 29)):
+            request = window.look(request_for(window, moment=moment))
+            window.frame_of(request)
+            question = XRayQuestion(Sight.of(request.camera), 16, 12)
+            window.engine.inspect_requests.put(m.InspectRequest({"xray": question}))
+            at = 40 if moment is None else moment.iteration
+            window.until(lambda at=at: "xray" in window.snapshot.answers and window.snapshot.answers["xray"].iteration == at)
+            answers[at] = window.snapshot.answers["xray"].value.rendered
+        assert not np.array_equal(answers[14], answers[29]) and not np.array_equal(answers[14], answers[40])
+        split = window.look(request_for(window, moment=m.Moment("main", 14), beside=m.Beside("color", share=0.25)))
+        window.frame_of(split)   # now stands at the right
+        window.until(lambda: window.snapshot.answers["xray"].iteration == 40)
+        assert np.array_equal(window.snapshot.answers["xray"].value.rendered, answers[40])

@@ -33,20 +33,21 @@ def audit(engine: Engine, command: AuditRasterizer) -> None:
 def _audit(engine: Engine, command: AuditRasterizer) -> Work:
     words = [sys.executable, "-m", "app", "audit", command.target.strip(), "--narrow",
              *(["--speed"] if command.speed else [])]
-    with tempfile.TemporaryDirectory() as folder:
-        if command.own_scene and engine.model is not None:
-            run, write = _snapshot(engine, Path(folder))
-            yield from engine.background(write, "audit").wait((0.0, 0.0))
-            words += ["--scene", run]
-        code, text, said = yield from engine.background(lambda report: _run(words, report), "audit").wait()
+    write = _snapshot(engine) if command.own_scene and engine.model is not None else None
+
+    def work(report: Report) -> tuple[int, str, str]:
+        with tempfile.TemporaryDirectory() as folder:   # in this thread: nobody writes into it any more when it is removed
+            return _run([*words, *(["--scene", write(Path(folder), report)] if write is not None else [])], report)
+
+    code, text, said = yield from engine.background(work, "audit").wait()
     if code not in (0, 1) or "fault" not in text:   # the command line's own sentence; a report names its faults, or none
         raise Refused(next((line.removeprefix("splatscope: ") for line in reversed(said.splitlines()) if line.strip()),
                            f"{command.target.strip()} ended the process before there was a report (exit code {code})"))
     engine.emit(Audited(command.target.strip(), code == 0, text))
 
 
-def _snapshot(engine: Engine, folder: Path) -> tuple[str, Callable[[Report], None]]:
-    """(a run folder, what writes it): the Gaussians as they are now, with the cameras of the scene where it has any."""
+def _snapshot(engine: Engine) -> Callable[[Path, Report], str]:
+    """What writes a run folder into another: the Gaussians as they are now, with the scene's cameras where it has any."""
     from app.data.cameras_json import write_cameras_json
     from app.data.gaussians import write_gaussians
     from app.training.arrays import to_arrays
@@ -54,16 +55,17 @@ def _snapshot(engine: Engine, folder: Path) -> tuple[str, Callable[[Report], Non
     model = engine.model
     assert model is not None
     name = Path(model.path).name or "scene"
-    run = folder / f"{name} at iteration {model.iteration}"
     arrays, views, iteration = to_arrays(model.params), model.scene.views if model.scene is not None else None, model.iteration
 
-    def write(report: Report) -> None:
+    def write(folder: Path, report: Report) -> str:
+        run = folder / f"{name} at iteration {iteration}"
         report(0.1, "writing the Gaussians")
         write_gaussians(run / "point_cloud" / f"iteration_{iteration}" / "point_cloud.ply", arrays)
         if views is not None:
             write_cameras_json(run / "cameras.json", views)
+        return str(run)
 
-    return str(run), write
+    return write
 
 
 def _run(words: list[str], report: Report) -> tuple[int, str, str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app import messages as m
+from app.engine import densifying
 from app.options import OptionError, flatten, is_live, with_options
 from app.pace import PaceConfig
 
@@ -121,15 +122,9 @@ class Control:
     def _densify(self, trainer: Trainer) -> None:
         if trainer.phase == "update":
             event = self._end_step(trainer).densified
-            if event is not None and (event.cloned or event.split or event.pruned or not event.reset):
+            if event is not None and (event.cloned or event.split or event.pruned or event.relocated or not event.reset):
                 return   # it was due
-        record = trainer.densify_now()
-        if record is not None:
-            engine = self._engine
-            engine.timeline.edited()
-            engine.emit(record.event)
-            engine.history.add(trainer.iteration, count=len(trainer.params))
-            engine.publisher.curves_changed()
+        densifying.at_once(self._engine, trainer)
 
     def _end_step(self, trainer: Trainer) -> StepReport:
         engine = self._engine
@@ -228,8 +223,8 @@ class Control:
 def densified_words(event: m.Densified) -> str:
     """A densification in a few words."""
     parts = [f"{count:,} {word}" for count, word in (
-        (event.cloned, "cloned"), (event.split, "split"), (event.pruned, "pruned"), (getattr(event, "relocated", 0), "moved"),
-        (getattr(event, "added", 0), "added"), (event.reset, "opacities lowered")) if count]
+        (event.cloned, "cloned"), (event.split, "split"), (event.pruned, "pruned"), (event.relocated, "moved"),
+        (event.added, "added"), (event.reset, "opacities lowered")) if count]
     return f"densification: {', '.join(parts) or 'nobody was concerned'}; {event.count:,} Gaussians"
 
 

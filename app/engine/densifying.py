@@ -9,6 +9,7 @@ from app.messages import DensifyNow
 
 if TYPE_CHECKING:
     from app.engine.loop import Engine
+    from app.training.trainer import Trainer
 
 
 def densify_now(engine: Engine, command: DensifyNow) -> None:
@@ -17,8 +18,15 @@ def densify_now(engine: Engine, command: DensifyNow) -> None:
     if model is None or model.trainer is None:
         engine.notice("There is no run to densify; open a scene folder first.", "warning")
         return
+    if model.trainer.phase == "backward":
+        engine.notice("The step under way has its gradients but not its update; let the optimiser go first.", "warning")
+        return
     engine.jobs.cancel_named(*OF_ONE_MODEL)
-    trainer = model.trainer
+    at_once(engine, model.trainer)
+
+
+def at_once(engine: Engine, trainer: Trainer) -> None:
+    """Do it, and say what came of it."""
     record = engine.attempt("Densification", trainer.densify_now)
     if record is None:
         if trainer.strategy.refused:
@@ -27,5 +35,6 @@ def densify_now(engine: Engine, command: DensifyNow) -> None:
     engine.timeline.edited()
     engine.history.add(trainer.iteration, count=record.event.count)
     engine.emit(record.event)
-    model.moved()
+    assert engine.model is not None
+    engine.model.moved()
     engine.publisher.curves_changed()

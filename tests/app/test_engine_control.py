@@ -19,6 +19,7 @@ class Densifying(Trainer):
     """Says at once what a densification would."""
 
     def densify_now(self) -> DensifyRecord:
+        assert self.phase == ""
         return DensifyRecord(m.Densified(self.iteration, cloned=2, count=len(self.params)))
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,9 @@ class Window:
 
     def __init__(self, folder: Path, *, play: bool = True, busy: bool = False, speed: float = 60.0,
                  with_scene: bool = True, demo: bool = False, managed: bool = False,
-                 environment: dict[str, str] | None = None) -> None:
-        """`demo`: the whole program instead of the fake engine; `managed`: with a window manager, so it can be minimised."""
+                 environment: dict[str, str] | None = None, alone: bool = False) -> None:
+        """`demo`: the whole program instead of the fake engine; `managed`: with a window manager, so it can be minimised;
+        `alone`: it starts in `folder`, where all that it writes goes, what it says on stderr as stderr.txt."""
         self.trace, self.preferences = folder / "trace.jsonl", folder / "window.json"
         self._xdotool = need("xdotool")
         if managed:
@@ -37,8 +39,14 @@ class Window:
         self._environment = {**os.environ, "DISPLAY": self.display.name, **(environment or {})}
         options = {"play": play, "busy": busy, "speed": speed, "scene": with_scene, "demo": demo, "trace": str(self.trace),
                    "preferences": str(self.preferences)}
-        self.process = subprocess.Popen([sys.executable, "-m", "tests.gui.host", json.dumps(options)], cwd=ROOT, text=True,
-                                        env=self._environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.errors = folder / "stderr.txt" if alone else None
+        if alone:
+            self._environment |= {"PYTHONPATH": str(ROOT), "HOME": str(folder), "XDG_DATA_HOME": str(folder / "data"),
+                                  "XDG_CONFIG_HOME": str(folder / "config")}
+        with open(self.errors, "w") if self.errors is not None else nullcontext() as errors:
+            self.process = subprocess.Popen([sys.executable, "-m", "tests.gui.host", json.dumps(options)], text=True,
+                                            cwd=folder if alone else ROOT, env=self._environment, stdin=subprocess.PIPE,
+                                            stdout=subprocess.PIPE, stderr=errors)
         assert self._answer() == "ready"
 
     def _answer(self) -> Any:

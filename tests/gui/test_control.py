@@ -47,6 +47,7 @@ def test_the_parts_of_a_step_have_a_button_each(window: Window) -> None:
     assert window.get("engine.received[-1] == m.Step(37)")
 
 
+@pytest.mark.thorough
 def test_a_step_under_way_is_shown_and_the_buttons_follow(window: Window) -> None:
     open_tab(window, "control")
     window.run("engine.playing = False; engine.phase = 'backward'")
@@ -82,9 +83,9 @@ def test_training_until_sends_goal_value_and_limit(window: Window) -> None:
 
 def test_the_menu_beside_step(window: Window) -> None:
     press(window, "▾")
-    menu = "shell.toolbar._steps.menu"
-    window.wait_for(f"dpg.is_item_shown({menu}) and dpg.get_item_rect_size({menu})[1] > 50")
+    window.wait_for("dpg.get_item_rect_size(shell.toolbar._steps.menu)[1] > 50")
     window.frames(3)
+    menu = "shell.toolbar._steps.menu"
     (x, y), (width, height) = window.get(f"[dpg.get_item_pos({menu}), dpg.get_item_rect_size({menu})]")
     window.click(x + width / 3, y + height * 4.5 / 8)   # the fifth of eight
     window.wait_for("engine.received[-1] == m.Step(10)")
@@ -105,6 +106,7 @@ def test_changed_options_are_listed_and_marked_in_the_plots(window: Window) -> N
     assert window.get("dpg.get_value(shell.plots._options[0])")[0] == [12.0, 40.0]
 
 
+@pytest.mark.thorough
 def test_who_gets_the_time_is_sent_and_remembered(window: Window) -> None:
     open_tab(window, "control")
     field = f"next(f for f in {CONTROL}._fields if f.spec.path == 'view_share')"
@@ -121,7 +123,7 @@ def test_who_gets_the_time_is_sent_and_remembered(window: Window) -> None:
     window.run("shell.preferences.idle_fps = 10.0")
 
 
-@pytest.mark.parametrize("how", ["key", "click"])
+@pytest.mark.parametrize("how", ["click", pytest.param("key", marks=pytest.mark.thorough)])
 def test_headless_yields_until_a_key_or_a_click(window: Window, how: str) -> None:
     open_tab(window, "control")
     press(window, "Headless")
@@ -140,6 +142,7 @@ def test_headless_yields_until_a_key_or_a_click(window: Window, how: str) -> Non
     assert window.received("Step") == steps and window.get("dpg.is_item_visible(shell.toolbar._play)")
 
 
+@pytest.mark.thorough
 def test_presets_say_what_they_change_and_can_be_saved_and_deleted(window: Window) -> None:
     open_tab(window, "options")
     presets = f"{OPTIONS}._presets"
@@ -167,6 +170,7 @@ def test_presets_say_what_they_change_and_can_be_saved_and_deleted(window: Windo
     assert json.loads((window.preferences.parent / "presets.json").read_text())["presets"] == {}
 
 
+@pytest.mark.thorough
 def test_the_search_leaves_what_has_the_words(window: Window) -> None:
     open_tab(window, "options")
     shown = f"[c.spec.path for c in {OPTIONS}._fields.controls if dpg.get_item_configuration(c.row)['show']]"

@@ -233,7 +233,7 @@ def test_a_run_before_a_reset_goes_on_in_its_own_folder(tmp_path):
         steps(window, 9)
         assert window.engine.run_folder == first and window.snapshot.iteration == 21
         window.until(lambda: 20 in branch(window).on_disk)
-        assert branch(window, "run-2").on_disk == (10, 11)
+        window.until(lambda: branch(window, "run-2").on_disk == (10, 11))
     assert {path.name for path in (first / "checkpoints" / "main").iterdir()} >= {"iteration_12.safetensors",
                                                                                 "iteration_20.safetensors"}
     assert [path.name for path in (second / "checkpoints").iterdir()] == ["run-2"]

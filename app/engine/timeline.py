@@ -97,8 +97,6 @@ class Timeline:
         self._known = self._signature()
         self.pace.at(self._engine.seconds)
         self._scan(branch)
-        for iteration in [iteration for iteration in branch.on_disk if iteration > trainer.iteration]:
-            del branch.on_disk[iteration]   # of a future that was given up
         self._version += 1
 
     def _signature(self) -> tuple[Any, ...]:
@@ -212,19 +210,23 @@ class Timeline:
         elif isinstance(event, Evaluated):
             self.now.evaluated.append(event)
         else:
-            path = Path(event.path)
-            if path.parent.name in self.branches:
-                self.branches[path.parent.name].on_disk[event.iteration] = path
+            name = Path(event.path).parent.name   # others may have gone to make room
+            if name in self.branches:
+                self._scan(self.branches[name])
         self._version += 1
 
     def _scan(self, branch: Branch) -> None:
         """What the run folder has of a branch, by the names of its files."""
         if branch.folder is None:
             return
+        found = {}
         for path in (branch.folder / FOLDER / branch.name).glob(f"iteration_*{SUFFIX}"):
             number = path.stem.removeprefix("iteration_")
             if number.isdigit():
-                branch.on_disk[int(number)] = path
+                found[int(number)] = path
+        if branch.name == self.current and self._trainer is not None:   # not what is of a future that was given up
+            found = {iteration: path for iteration, path in found.items() if iteration <= self._trainer.iteration}
+        branch.on_disk = found
 
     def _others(self) -> None:
         """Branches that the run folder has from before this window was opened; where they parted is not known."""

@@ -186,6 +186,8 @@ def _enter(engine: Engine, branch: Branch, trainer: Trainer, moment: m.Moment) -
     model.moved()
     engine.inspector.forget()
     engine.publisher.start_over()
+    if branch.folder is not None and branch.folder != engine.run_folder:   # of a run before a reset
+        engine.recorder.resume_in(branch.folder)
     engine.recorder.rewind("branch", branch=branch.name, parent=branch.parent, fork=branch.fork)
     engine.checkpoints.branched([*branch.densified, *branch.evaluated])
     engine.emit(m.ConfigChanged(flatten(engine.config)))

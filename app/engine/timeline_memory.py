@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +31,8 @@ def memory(timeline: Timeline) -> dict[str, Any]:
                 entries.append(entry)
         told: dict[str, Any] = {
             "name": branch.name, "label": branch.label, "parent": branch.parent, "fork": branch.fork, "known": branch.known,
-            "tip": branch.tip, "seconds": branch.seconds, "log": [numbers[entry] for entry in branch.log]}
+            "tip": branch.tip, "seconds": branch.seconds, "log": [numbers[entry] for entry in branch.log],
+            "folder": str(branch.folder) if branch.folder is not None and branch.folder != timeline.now.folder else ""}
         if branch.name != timeline.current:
             told["densified"] = [asdict(event) for event in branch.densified[-EVENTS:]]
             told["evaluated"] = [asdict(event) for event in branch.evaluated[-EVENTS:]]
@@ -45,7 +47,8 @@ def remember(told: Mapping[str, Any], current: str, now: Branch) -> Branches:
     entries = [Entry(int(iteration), dict(options)) for iteration, options in told["entries"]]
     branches = Branches()
     for one in told["branches"]:
-        branch = now if one["name"] == current else Branch(str(one["name"]), "", folder=now.folder)
+        folder = Path(one["folder"]) if one["folder"] else now.folder
+        branch = now if one["name"] == current else Branch(str(one["name"]), "", folder=folder)
         branch.label, branch.parent, branch.fork = str(one["label"]), str(one["parent"]), int(one["fork"])
         branch.known, branch.tip, branch.seconds = int(one["known"]), int(one["tip"]), float(one["seconds"])
         branch.log = [entries[number] for number in one["log"]]

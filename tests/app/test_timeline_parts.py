@@ -147,6 +147,7 @@ def test_good_names_are_taken_and_free_ones_found(tmp_path):
 def test_branches_survive_as_json_and_share_their_past():
     class Told:
         branches, current = tree(), "a"
+        now = branches["a"]
 
     told = memory(Told())   # type: ignore[arg-type]
     back = remember(told, "a", Branch("a", "a"))

@@ -107,8 +107,8 @@ class BranchesDialog:
         self._rows = []
         dpg.delete_item(self._table, children_only=True)
         with dpg.table(parent=self._table, header_row=False, policy=dpg.mvTable_SizingFixedFit, no_host_extendX=True):
-            for width in (20, 170, 180, 130, 0):
-                dpg.add_table_column(**({"init_width_or_weight": ui.px(width), "width_fixed": True} if width else {}))
+            for width in (20, 165, 175, 125, 165):
+                dpg.add_table_column(init_width_or_weight=ui.px(width), width_fixed=True)
             for branch in state.branches:
                 with dpg.table_row():
                     self._row(state, branch)

@@ -188,9 +188,9 @@ class TimelineBar:
     def _draw(self, state: TimelineState, here: looking_back.Place, text: str) -> None:
         dpg.delete_item(self._canvas, children_only=True)
         px, layer, inset, y = self.ui.px, self._canvas, self._inset, self.ui.px(LINE - 3)
-        dpg.draw_line((inset, y), (self._width - inset, y), color=Palette.active, thickness=px(2), parent=layer)
         for branch, last in looking_back.past(state, here.branch):
             self._draw_marks(branch, min(last, here.end), y)
+        dpg.draw_line((inset, y), (self._width - inset, y), color=Palette.active, thickness=px(2), parent=layer)
         for branch in state.branches:
             if branch.parent and branch.fork <= here.end and branch.name != here.branch and any(
                     branch.parent == of.name and branch.fork <= last for of, last in looking_back.past(state, here.branch)):
@@ -211,7 +211,7 @@ class TimelineBar:
         dpg.draw_text((x, -px(1)), shown, size=size, color=color, parent=layer)
 
     def _draw_marks(self, branch: BranchState, last: int, y: float) -> None:
-        """One mark of a kind per pixel: more cannot be seen."""
+        """One mark of a kind per pixel: more cannot be seen. Upwards what is kept, higher where on disk; downwards events."""
         px, layer = self.ui.px, self._canvas
 
         def columns(iterations: tuple[int, ...]) -> list[int]:
@@ -220,13 +220,12 @@ class TimelineBar:
 
         for iterations, up, down, color in (
                 (branch.densified, 0, 5, (*Palette.faint[:3], 150)), (branch.resets, 0, 6, Palette.second),
-                (branch.evaluated, 0, 5, Palette.good), (branch.kept, 4, 0, Palette.muted),
+                (branch.evaluated, 0, 5, Palette.good),
+                (branch.kept, 4, 0, Palette.muted), (branch.on_disk, 7, 0, Palette.text),
                 (tuple(i for i, _ in branch.options), 0, 6, Palette.accent), (branch.edits, 0, 6, Palette.bad)):
-            for x in columns(iterations):
-                dpg.draw_line((x, y - px(up)), (x, y + px(down)), color=color, thickness=px(1.5 if up else 1), parent=layer)
-        for x in columns(branch.on_disk):
-            dpg.draw_rectangle((x - px(1.5), y - px(5)), (x + px(1.5), y - px(2)), fill=Palette.muted, color=Palette.clear,
-                               parent=layer)
+            if iterations:
+                dpg.draw_polyline(ticks(columns(iterations), y, px(down) - px(up)), color=color,
+                                  thickness=px(1.5 if up else 1), parent=layer)
 
     def _fork(self, x: float, y: float) -> None:
         px = self.ui.px
@@ -236,6 +235,14 @@ class TimelineBar:
         px = self.ui.px
         dpg.draw_line((x, y - px(7)), (x, y + px(7)), color=color, thickness=px(2), parent=self._canvas)
         dpg.draw_circle((x, y), px(5), fill=color, color=Palette.panel, thickness=px(1), parent=self._canvas)
+
+
+def ticks(columns: list[int], y: float, length: float) -> list[list[float]]:
+    """A line from the axis to each tick and back: one item to draw however many there are. The axis covers the rest of it.
+
+    Back along another column: a line that turns round in place has no width there.
+    """
+    return [[at, height] for x in columns for at, height in ((x, y), (x, y + length), (x + 1, y + length), (x + 1, y))]
 
 
 def _nothing() -> None:

@@ -153,4 +153,7 @@ class Theme:
                 dpg.add_theme_style(getattr(dpg, "mvStyleVar_" + name), *values, category=dpg.mvThemeCat_Core)
             for name, values in plot_style.items():
                 dpg.add_theme_style(getattr(dpg, "mvPlotStyleVar_" + name), *values, category=dpg.mvThemeCat_Plots)
+        with dpg.theme_component(dpg.mvButton, enabled_state=False, parent=theme):   # what cannot be pressed now
+            for name, color in (("Text", p.faint), ("Button", p.panel), ("ButtonHovered", p.panel), ("ButtonActive", p.panel)):
+                dpg.add_theme_color(getattr(dpg, "mvThemeCol_" + name), color, category=dpg.mvThemeCat_Core)
         return int(theme)

@@ -223,7 +223,7 @@ class ControlPanel:
             able = model.can_train and (ready[part] or model.playing)
             dpg.configure_item(item, enabled=able)
             next_one = phase and part == follows and not model.playing
-            dpg.bind_item_theme(item, theme.flat if not able else theme.primary if next_one else 0)
+            dpg.bind_item_theme(item, theme.primary if next_one and able else 0)
 
     def _show_changes(self) -> None:
         changes = self.ui.model.options.changes

@@ -46,7 +46,8 @@ def build(file: str, double: bool, folder: Path) -> list[tuple[str, int, int, in
     return rows
 
 
-@pytest.mark.parametrize("double", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["float", "double"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("double", [False, True], ids=["float", "double"])
 def test_all_kernels_compile_everywhere_and_hot_ones_do_not_spill(double, tmp_path, capsys):
     rows = [row for file in CUDA_FILES for row in build(file, double, tmp_path)]
     assert {(kernel, arch) for kernel, arch, *_ in rows} == {(k, a) for k in CUDA_KERNELS for a in ARCHITECTURES}

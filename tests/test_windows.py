@@ -31,6 +31,8 @@ from render.backends import compile
 from render.backends.compile import Compiler
 from tests.data.synthetic import transforms_scene
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).resolve().parent.parent
 CLANG_CL = Compiler("clang-cl", ("clang-cl",), "clang-cl", "clang version 18")
 

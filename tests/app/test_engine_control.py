@@ -194,6 +194,7 @@ def test_a_goal_that_cannot_be_is_refused_with_a_reason(quick, goal, value, limi
     assert says in notice.text and notice.level == "error" and quick.snapshot.state == "paused"
 
 
+@pytest.mark.thorough
 def test_the_held_out_views_are_measured_on_the_way(monkeypatch):
     from app.engine import work
     monkeypatch.setattr(work, "EVALUATION_SECONDS", 0.05)

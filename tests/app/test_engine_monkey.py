@@ -169,9 +169,10 @@ class Whole(QuickTrainer):
 
 
 @pytest.mark.parametrize("seed, trainer, backend", [
-    (1, Whole, "reference"), (3, Trainer, "cpu"), pytest.param(2, Whole, "reference", marks=pytest.mark.thorough),
-    pytest.param(4, Trainer, "cpu", marks=pytest.mark.thorough),
-    pytest.param(5, Trainer, "reference", marks=pytest.mark.thorough)])
+    (1, Whole, "reference"), pytest.param(3, Trainer, "cpu", marks=pytest.mark.thorough),
+    pytest.param(2, Whole, "reference", marks=pytest.mark.thorough),
+    pytest.param(4, Trainer, "cpu", marks=pytest.mark.slow),
+    pytest.param(5, Trainer, "reference", marks=pytest.mark.slow)])
 def test_a_thousand_random_commands_never_stop_the_engine(seed, trainer, backend, tmp_path):
     monkey = Monkey(seed, str(tmp_path), wild=trainer is Whole)
     with running_engine(CONFIG, make_trainer=trainer, backend=backend,

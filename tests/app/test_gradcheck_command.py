@@ -23,6 +23,8 @@ from render.types import PARAM_GROUPS
 from tests.realdata import real_data
 from tests.training.tiny import make_params, make_scene
 
+pytestmark = pytest.mark.thorough
+
 DEMO = str(demo_folder())
 
 

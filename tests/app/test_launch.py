@@ -96,6 +96,7 @@ def test_g14_a_scene_trains_in_the_window_and_closing_it_ends_the_program(scene_
         app.kill()
 
 
+@pytest.mark.thorough
 def test_g14_closing_while_everything_still_loads_ends_the_program(scene_folder, tmp_path, display):
     """G14, U07: the window can be closed while PyTorch loads and the scene is opened."""
     app = App(display, str(scene_folder), folder=tmp_path)

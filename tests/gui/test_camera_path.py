@@ -11,6 +11,8 @@ import pytest
 from tests.gui.conftest import Window
 from tests.gui.test_laboratory import START, open_tab, press
 
+pytestmark = pytest.mark.thorough
+
 PANEL = "next(p for n, p in shell._tabs.values() if n == 'camera')"
 EDITOR = "shell.view.editor"
 KEYS = f"len({EDITOR}.path.keys)"

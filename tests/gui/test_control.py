@@ -123,6 +123,7 @@ def test_who_gets_the_time_is_sent_and_remembered(window: Window) -> None:
     window.run("shell.preferences.idle_fps = 10.0")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", ["click", pytest.param("key", marks=pytest.mark.thorough)])
 def test_headless_yields_until_a_key_or_a_click(window: Window, how: str) -> None:
     open_tab(window, "control")

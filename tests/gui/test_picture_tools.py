@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.gui.conftest import Window
 from tests.gui.test_laboratory import START, open_tab, press
 
+pytestmark = pytest.mark.thorough
 VIEWS = "next(p for n, p in shell._tabs.values() if n == 'views')"
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from tests.gui.conftest import Window
 
+pytestmark = pytest.mark.thorough
+
 SELECTED = "shell.model.snapshot.selection.selected"
 STATE = "vars(shell.model.snapshot.selection)"
 

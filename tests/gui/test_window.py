@@ -255,6 +255,7 @@ shell.viewport.after_frame, shell.goal = resize, 25
     assert window.close() == 0
 
 
+@pytest.mark.thorough
 def test_idle_draws_ten_frames_and_a_touched_window_at_most_sixty(make_window: Callable[..., Window]) -> None:
     """U05, M04, and U07 on the window's side: a key reaches the engine within 200 ms of an idle window."""
     window = make_window(play=False)

@@ -10,6 +10,8 @@ import pytest
 
 from tests.gui.conftest import Window
 
+pytestmark = pytest.mark.thorough
+
 PANEL = "next(p for n, p in shell._tabs.values() if n == {!r})"
 XRAY, CARD = PANEL.format("xray"), PANEL.format("gaussian")
 ANSWER = "shell.model.snapshot.answers['xray']"

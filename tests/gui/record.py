@@ -12,7 +12,9 @@ from pathlib import Path
 from PIL import ImageGrab
 
 from tests.gui.conftest import Window
+from tests.gui.test_camera_path import drag
 from tests.gui.test_laboratory import START, open_tab, press
+from tests.gui.test_timeline import spot
 
 SIZE = (1280, 720)
 QUALITY = 88   # of the JPEGs, colours at full resolution so that text stays sharp
@@ -116,7 +118,47 @@ def record(folder: Path) -> int:
     window.click(*window.middle(f"{panel('audit')}.go"))
     window.peek_for("shell.model.audited is not None", 150)
     r.keep("audit")
+    control_room(r)
     return r.close()
+
+
+def control_room(r: Recorder) -> None:
+    """The run is paused."""
+    window = r.window
+    open_tab(window, "densify")
+    window.click(*window.middle(f"{panel('densify')}.preview.toggle"))
+    window.wait_for("shell.model.frame.mode == 'candidates'")
+    r.keep("densify")
+    window.input("key", "1")
+
+    open_tab(window, "control")
+    press(window, "2  Backward")
+    window.wait_for("shell.model.snapshot.steering.phase == 'backward'")
+    r.keep("control")
+
+    open_tab(window, "optimiser")
+    window.input("key", "space")
+    window.peek_for("shell.model.snapshot.iteration > 1500", START)
+    r.keep("optimiser")
+    window.input("key", "space")
+    window.wait_for("shell.model.snapshot.state == 'paused'")
+
+    window.point(*spot(window, 1.0))
+    window.input("mousedown", 1, "sleep", "0.1", "mousemove", *map(round, spot(window, 0.2)), "sleep", "0.3")
+    window.wait_for("shell.view.moment is not None")
+    window.input("mouseup", 1)
+    window.input("key", "m")
+    window.wait_for("shell.view.comparing and shell.model.frame.request.beside is not None and shell.model.job is None")
+    r.keep("timeline")
+    window.input("key", "End")
+
+    open_tab(window, "camera")
+    for dx in (0, 130, 130, 130):
+        drag(window, dx, 10 if dx else 0)
+        press(window, "Add view")
+    drag(window, -260, 120)
+    window.frames(20)
+    r.keep("camera")
 
 
 if __name__ == "__main__":

@@ -55,9 +55,9 @@ def test_its_commands_and_flags_are_understood(capsys: pytest.CaptureFixture[str
     every = {c for c in COMMANDS if c}
     commands = set(re.findall(rf"`?splatscope ({'|'.join(sorted(every))})\b", README))
     assert commands == every
-    for command in every:
+    for command in (*every, ""):
         with pytest.raises(SystemExit):
-            main([command, "--help"])
+            main([command, "--help"] if command else ["--help"])
     words = capsys.readouterr().out
     named = set(re.findall(r"(--[a-z][\w.]+)", README)) - {"--json", "--debug", "--help"}
     assert len(named) > 6

@@ -182,6 +182,8 @@ class Actions:
 
     def look_now(self) -> None:
         self.view.look_at(None)
+        if self.view.comparing and self.view.beside is not None and self.view.beside.moment is None:
+            self.view.stop_comparing()   # now beside now
 
     def replay_moments(self) -> None:
         """Reach exactly what is looked at, where it is not kept."""

@@ -152,7 +152,10 @@ def control_room(r: Recorder) -> None:
     r.keep("timeline")
     window.input("key", "End")
 
+    window.run("shell.view.set_beside(None)")
     open_tab(window, "camera")
+    for item, name in (("_film._path", "film.mp4"), ("_path", "path.json")):
+        window.run(f"dpg.set_value({panel('camera')}.{item}, {name!r})")
     for dx in (0, 130, 130, 130):
         drag(window, dx, 10 if dx else 0)
         press(window, "Add view")

@@ -134,7 +134,3 @@ class Optimizer:
         """Zero what is remembered of a group, as after an opacity reset; the step count goes on."""
         for array in self.memories(group):
             array.zero_()
-
-
-Adam = Optimizer
-"""The name under which every group begins: with the settings as they come, all go by Adam."""

@@ -33,7 +33,7 @@ from app.training.densify.survey import Survey
 from app.training.densify.taming import Taming
 from app.training.init import Progress, initial_params
 from app.training.memory import available_bytes, default_cap
-from app.training.optimizer import Adam
+from app.training.optimizer import Optimizer
 from app.training.rows import Rows
 from app.training.step import Phase, Stepping
 from app.training.verdict import Measured
@@ -111,7 +111,7 @@ class Trainer:
         self._activated: Gaussians | None = None
         rows = Rows(params)
         self.state = TrainState(
-            rows=rows, optimizer=Adam(rows), lineage=Lineage(rows["uids"].cpu().numpy()),
+            rows=rows, optimizer=Optimizer(rows), lineage=Lineage(rows["uids"].cpu().numpy()),
             rng=np.random.default_rng([self.config.seed, 2]), extent=self.extent, cap=self.cap,
             activate=self.gaussians, warn=self._warn, survey=Survey(self))
         self.statistics = GradientStatistics(rows)

@@ -9,7 +9,7 @@ from app.config import DensifyConfig, TrainConfig
 from app.training.densify.base import TrainState
 from app.training.densify.lineage import Lineage
 from app.training.densify.statistics import ABS_SUM, COUNT, SUM, GradientStatistics
-from app.training.optimizer import Adam
+from app.training.optimizer import Optimizer
 from app.training.rows import Rows
 from app.training.schedule import Schedule
 from render.stages.activate import activate
@@ -41,7 +41,7 @@ def state_of(params: GaussianParams, *, extent=1.0, cap=1000) -> tuple[TrainStat
         with torch.no_grad():
             return activate(rows.params, "reference")
 
-    state = TrainState(rows, Adam(rows), Lineage(rows["uids"].numpy()), np.random.default_rng(0), extent, cap, activated,
+    state = TrainState(rows, Optimizer(rows), Lineage(rows["uids"].numpy()), np.random.default_rng(0), extent, cap, activated,
                        said.append)
     GradientStatistics(rows)
     return state, said

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from app.training.optimizer import Adam
+from app.training.optimizer import Optimizer
 from app.training.rows import Rows
 from render.types import PARAM_GROUPS
 from tests.training.tiny import make_params
@@ -25,7 +25,7 @@ def test_equals_torch_adam_over_ten_steps(backend):
     twins = {name: tensor.clone().requires_grad_() for name, tensor in params.trained().items()}
     theirs = torch.optim.Adam([{"params": [twins[name]], "lr": RATES[name]} for name in PARAM_GROUPS], eps=1e-15)
     rows = Rows(params)
-    ours = Adam(rows)
+    ours = Optimizer(rows)
     generator = torch.Generator().manual_seed(0)
     for _ in range(10):
         gradients = random_gradients(rows, generator)
@@ -43,7 +43,7 @@ def test_equals_torch_adam_over_ten_steps(backend):
 
 def test_F07_survivors_keep_their_moments_bit_for_bit_and_new_rows_get_zeros():
     rows = Rows(make_params(12))
-    adam = Adam(rows)
+    adam = Optimizer(rows)
     adam.step(random_gradients(rows, torch.Generator().manual_seed(1)), RATES, eps=1e-15, backend="reference")
     before = {name: rows[name].detach().clone() for name in rows}
     keep = torch.tensor([0, 3, 4, 11])
@@ -60,7 +60,7 @@ def test_F07_survivors_keep_their_moments_bit_for_bit_and_new_rows_get_zeros():
 
 def test_F07_surgery_works_before_the_first_step_and_training_goes_on_after():
     rows = Rows(make_params(5))
-    adam = Adam(rows)
+    adam = Optimizer(rows)
     rows.surgery(torch.tensor([4, 1]), {name: rows[name].detach()[:1] for name in PARAM_GROUPS}, 1)
     start = rows["means"].detach().clone()
     adam.step(random_gradients(rows, torch.Generator().manual_seed(2)), RATES, eps=1e-15, backend="reference")
@@ -70,7 +70,7 @@ def test_F07_surgery_works_before_the_first_step_and_training_goes_on_after():
 
 def test_F08_every_registered_array_follows_and_a_wrong_size_is_refused():
     rows = Rows(make_params(7))
-    Adam(rows)
+    Optimizer(rows)
     rows.put("heat", torch.arange(7.0))
     rows.surgery(torch.tensor([6, 2]), {}, 3)
     assert {rows[name].shape[0] for name in rows} == {5}
@@ -86,7 +86,7 @@ def test_F08_every_registered_array_follows_and_a_wrong_size_is_refused():
 
 def test_a_group_without_gradient_stands_still_and_forget_zeroes_one_group():
     rows = Rows(make_params(4, sh_degree=1))
-    adam = Adam(rows)
+    adam = Optimizer(rows)
     gradients = random_gradients(rows, torch.Generator().manual_seed(3))
     del gradients["shN"]
     before = rows["shN"].detach().clone()

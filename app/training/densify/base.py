@@ -18,7 +18,7 @@ from torch import Tensor
 from app.config import TrainConfig
 from app.messages import Densified, Histogram
 from app.training.densify.lineage import Lineage
-from app.training.optimizer import Adam
+from app.training.optimizer import Optimizer
 from app.training.rows import Rows
 from app.training.schedule import Schedule
 from render.types import Camera, GaussianParams, Gaussians, GradientTap
@@ -33,7 +33,7 @@ class TrainState:
     """What a strategy may look at and change."""
 
     rows: Rows
-    optimizer: Adam
+    optimizer: Optimizer
     lineage: Lineage
     rng: np.random.Generator        # of the strategy alone: the order of views does not depend on it
     extent: float                   # world radius of the cameras

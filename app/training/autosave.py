@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from render.config import setting
+from render.config import NOT_NEGATIVE, POSITIVE, check_settings, setting
 
 GIB = 1 << 30
 
@@ -14,10 +14,14 @@ class AutosaveConfig:
     """How much a killed run loses at most, and how much disk its checkpoints take."""
 
     seconds: float = setting(60.0, "Save a checkpoint after so many seconds of training; 0 = not by time.", unit="s", lo=0.0,
-                             hi=3600.0)
-    iterations: int = setting(0, "Save a checkpoint every so many iterations; 0 = not by iteration.", unit="it", lo=0, hi=30000)
+                             hi=3600.0, valid=NOT_NEGATIVE)
+    iterations: int = setting(0, "Save a checkpoint every so many iterations; 0 = not by iteration.", unit="it", lo=0, hi=30000,
+                              valid=NOT_NEGATIVE)
     gigabytes: float = setting(2.0, "Disk space that the checkpoints of a run may take; older ones are thinned out, the newest "
-                               "two always stay.", unit="GiB", lo=0.1, hi=1000.0)
+                               "two always stay.", unit="GiB", lo=0.1, hi=1000.0, valid=POSITIVE)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     @property
     def budget(self) -> int:

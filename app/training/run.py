@@ -133,7 +133,8 @@ def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str
                                                               "history": history}, say, trainer.iteration)
     try:
         if resume_from is None and is_run(out):
-            say(f"{out} has checkpoints of an earlier run, which stay; this one begins anew (--resume goes on with the other)")
+            say(f"{out} has checkpoints of an earlier run, which stay; this one begins anew, and --resume will "
+                "mean it (--start_checkpoint FILE goes on with the other)")
             saver.save(trainer, "start")   # so that resuming means this run from now on
         while trainer.iteration < config.iterations:
             began = time.perf_counter()

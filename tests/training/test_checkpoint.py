@@ -150,6 +150,9 @@ def test_autosave_is_due_by_time_or_by_iteration_and_never_for_nothing():
         "", "time", "iterations", "iterations", ""]
     both.saved(61, 250)
     assert [both.due(t, i) for t, i in ((100, 299), (100, 300), (121, 251), (999, 250))] == ["", "iterations", "time", ""]
+    for wrong in ({"seconds": -5.0}, {"iterations": -1}, {"gigabytes": 0.0}, {"seconds": float("nan")}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            AutosaveConfig(**wrong)
     never = Autosave(AutosaveConfig(seconds=0, iterations=0), now=0.0)
     assert never.due(1e9, 10**6) == ""
 

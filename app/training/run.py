@@ -87,16 +87,18 @@ def rescue(trainer: Trainer, out: Path, saver: Saver) -> None:
     """Save what a run that ends early has reached, and say where; a failure here must not hide why it ended."""
     if not trainer.iteration:
         return
+    onward = "; --resume goes on from there"
     try:
         saver.save(trainer, "stop")
     except Exception as error:
+        onward = ""
         say(f"no checkpoint of iteration {trainer.iteration} could be saved ({error})")
     try:
         path, _ = save_point_cloud(trainer, out)
     except Exception as error:
         say(f"the parameters of iteration {trainer.iteration} could not be saved ({error})")
     else:
-        say(f"the parameters of iteration {trainer.iteration} are saved in {path}; --resume goes on from there")
+        say(f"the parameters of iteration {trainer.iteration} are saved in {path}{onward}")
 
 
 @terminated_politely()

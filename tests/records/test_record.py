@@ -290,8 +290,8 @@ def test_views_of_thumbnails_are_spread_and_their_names_become_files():
 # ------------------------------------------------------------------ TensorBoard
 
 def test_event_files_carry_gsplats_tags(tmp_path):
-    loader = pytest.importorskip("tensorboard.backend.event_processing.event_file_loader",
-                                 reason="the optional package tensorboard")
+    from tensorboard.backend.event_processing import event_file_loader as loader
+
     record = make(tmp_path / "run", tensorboard=True)
     record.begin(described())
     train(record, 1, 30)

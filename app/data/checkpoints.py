@@ -13,7 +13,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
-from app.data.ring import surplus
+from app.data.ring import NEWEST, surplus
 from app.data.scene import SceneError
 
 FOLDER = "checkpoints"
@@ -94,11 +94,13 @@ def find(run: Path) -> tuple[list[Saved], list[str]]:
 def thin_out(run: Path, budget: int) -> list[Path]:
     """Delete checkpoints until they take at most `budget` bytes; returns what is gone. The newest ones always stay."""
     found, _ = find(run)
-    gone = []
+    newest, gone = {saved.path for saved in found[:NEWEST]}, []   # by time, which is what resuming goes by
     for branch in {saved.branch for saved in found}:
         entries = sorted((saved for saved in found if saved.branch == branch), key=lambda saved: saved.iteration)
         share = budget * sum(s.nbytes for s in entries) // max(1, sum(s.nbytes for s in found))
         for index in surplus([(saved.iteration, saved.nbytes) for saved in entries], share):
+            if entries[index].path in newest:
+                continue
             entries[index].path.unlink(missing_ok=True)
             gone.append(entries[index].path)
     return gone

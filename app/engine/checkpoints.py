@@ -164,6 +164,7 @@ class Checkpoints:
             if saved.reason == "user":
                 self._engine.notice(f"Saved {saved.path}.")
             return
+        self._autosave.missed()
         sentence = str(error) if isinstance(error, (SceneError, OSError)) else f"{type(error).__name__}: {error}"
         if not self._failing:
             self._engine.notice(f"{sentence}; training goes on without checkpoints until one can be written.", "error",

@@ -43,6 +43,10 @@ class Autosave:
         """Whether anything has changed since the last one."""
         return iteration != self._iteration
 
+    def missed(self) -> None:
+        """The last one could not be written: it is due again at its time, and when the run is left."""
+        self._iteration = -1
+
     def due(self, now: float, iteration: int) -> str:
         """The reason, as a checkpoint's header names it; empty when it is not time, or nothing has changed."""
         config = self.config

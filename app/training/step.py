@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
+from app.data.scene import SceneError
 from app.training import schedule
 from app.training.densify.base import ViewGradients
 from app.training.judge import Judge
@@ -60,10 +61,14 @@ class Stepping:
             gradients = self._collect_gradients(degree)
         except BaseException as error:
             self._clear_gradients()  # of the views before the one that failed
-            if isinstance(error, interrupt.Interrupted) or self._of_before(error, iteration):
-                t.order.put_back(indices)
+            if not isinstance(error, (SceneError, OSError)):   # a photograph that cannot be read is passed over
+                t.order.put_back(indices)   # nothing has changed: the same views come again, in a replay too
             raise
-        self._ok = self._check(iteration, gradients, terms, t.views[indices[-1]].name)
+        try:
+            self._ok = self._check(iteration, gradients, terms, t.views[indices[-1]].name)
+        except TrainingStopped:
+            t.order.put_back(indices)
+            raise
         gradients = t.strategy.regularise(t.state, gradients, t.config)
         for seen in views:
             t.strategy.after_backward(t.state, replace(seen, ok=self._ok), t.config)
@@ -144,10 +149,6 @@ class Stepping:
             raise TrainingStopped(self._bad_gradient(iteration, view, *bad))
         self.judge.take(iteration, terms)
         return None
-
-    def _of_before(self, error: BaseException, iteration: int) -> bool:
-        """Whether a step ends because the one before it had failed, which counts it back."""
-        return isinstance(error, TrainingStopped) and self._trainer.iteration < iteration - 1
 
     def settle(self) -> None:
         if self._trainer.deferred:

@@ -215,11 +215,12 @@ class Trainer:
         self.state.cap = self.cap
         if path == "extent":
             self.extent = self.state.extent = self.config.extent or self.measured_extent
+        half = False
         if path == "densify.strategy":
-            self.strategy = STRATEGIES[self.config.densify.strategy]()
+            before, self.strategy = self.strategy, STRATEGIES[self.config.densify.strategy]()
             self.strategy.taken_up(self.state)
-        half = path == "densify.strategy" and self.tap is not None and not self.tap.absolute \
-            and self.strategy.wants_absolute(self.config)   # absolutes of the views so far are missing
+            # absolutes of the views so far may be missing; decided by what a checkpoint has, so that a resumed run agrees
+            half = type(before) is not type(self.strategy) and self.strategy.wants_absolute(self.config)
         if half or path == "densify.absgrad":
             self.statistics.clear()  # half of one statistic and half of the other would be neither
         if path in ("iterations", "schedule_iterations"):

@@ -42,7 +42,7 @@ def last_update(trainer: Trainer, group: str, row: int | None = None) -> Tensor 
     if config is None or trainer.phase == "backward" or trainer.state.rows[group].numel() == 0:
         return None
     rule, momentum = optimizer.rules[group], optimizer.momentum(group)
-    if group not in trainer.gradients() or rule == "still":
+    if group not in trainer.gradients() or rule == "still" or (rule == "adam" and optimizer.steps[group] < 1):
         return _zeros(trainer, group, row)
     rate = last_rates(trainer)[group]
     if rule == "sgd":

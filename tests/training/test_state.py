@@ -157,3 +157,17 @@ def test_every_option_survives_the_file():
     config = replace(CONFIG, raster=replace(CONFIG.raster, alpha_max=0.999), loss="mse")
     assert config_from(json.loads(json.dumps(flatten(config)))) == (config, [])
     assert config_from({}) == (TrainConfig(), [])
+
+
+def test_a_run_that_was_resumed_takes_up_absgs_as_the_one_that_went_on(scene):
+    plain = Trainer(scene, CONFIG, backend="cpu")
+    for _ in range(6):
+        plain.step()
+    state = through_json(capture(plain))
+    resumed = Trainer(scene, CONFIG, backend="cpu", params=state.params())
+    restore(resumed, state)
+    for trainer in (plain, resumed):
+        trainer.set_option("densify.strategy", "absgs")
+        for _ in range(7):
+            trainer.step()
+    assert everything(plain) == everything(resumed)

@@ -80,7 +80,9 @@ class MarkovChain(Strategy):
                 state.warn(f"Nothing was densified: {plan.problem}")
             else:
                 record = self.carry_out(state, plan, iteration)
-        self.add_noise(state, config.densify.mcmc_noise_lr * schedules.means_lr(config, iteration, state.extent))
+        if state.optimizer.rules["means"] != "still":
+            rate = schedules.learning_rates(config, iteration, state.extent)["means"]
+            self.add_noise(state, config.densify.mcmc_noise_lr * rate)
         return record
 
     def add_noise(self, state: TrainState, size: float) -> None:

@@ -5,10 +5,13 @@ They lie in checkpoints/BRANCH/iteration_N.safetensors; app/training/checkpoint.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -20,6 +23,8 @@ FOLDER = "checkpoints"
 SUFFIX = ".safetensors"
 FORMAT = "splatscope checkpoint"
 VERSION = 1
+ABANDONED_SECONDS = 600.0
+"""A half-written file that nobody has touched for so long is the rest of a process that was killed."""
 MAIN = "main"
 """The branch that a run begins with."""
 
@@ -92,18 +97,40 @@ def find(run: Path) -> tuple[list[Saved], list[str]]:
 
 
 def thin_out(run: Path, budget: int) -> list[Path]:
-    """Delete checkpoints until they take at most `budget` bytes; returns what is gone. The newest ones always stay."""
+    """Delete checkpoints until they take at most `budget` bytes; returns what is gone.
+
+    The two that were saved last always stay, by time, which is what resuming goes by, and so does the end of each branch.
+    What a killed process left half-written goes too.
+    """
     found, _ = find(run)
-    newest, gone = {saved.path for saved in found[:NEWEST]}, []   # by time, which is what resuming goes by
+    newest, gone = {saved.path for saved in found[:NEWEST]}, []
     for branch in {saved.branch for saved in found}:
         entries = sorted((saved for saved in found if saved.branch == branch), key=lambda saved: saved.iteration)
         share = budget * sum(s.nbytes for s in entries) // max(1, sum(s.nbytes for s in found))
-        for index in surplus([(saved.iteration, saved.nbytes) for saved in entries], share):
-            if entries[index].path in newest:
-                continue
-            entries[index].path.unlink(missing_ok=True)
-            gone.append(entries[index].path)
+        for index in surplus([(saved.iteration, saved.nbytes) for saved in entries], share, newest=1):
+            if entries[index].path not in newest:
+                entries[index].path.unlink(missing_ok=True)
+                gone.append(entries[index].path)
+    for rest in (run / FOLDER).glob(f"*/.iteration_*{SUFFIX}.*.tmp"):
+        with contextlib.suppress(OSError):
+            if rest.stat().st_mtime < time.time() - ABANDONED_SECONDS:
+                rest.unlink()
     return gone
+
+
+def free_branch(run: Path, word: str, taken: Collection[str] = ()) -> str:
+    """"WORD-2" and so on: a name that no branch in a run folder has, nor one of `taken`."""
+    names = {name.lower() for name in taken} | {path.name.lower() for path in (run / FOLDER).glob("*")}
+    return next(name for number in count(2) if (name := f"{word}-{number}").lower() not in names)
+
+
+def goes_on_as(path: Path, iteration: int) -> str:
+    """The branch on which a run goes on from a checkpoint file: its own, or another where its own has gone further, so that
+    the files of that future stay what they are."""
+    branch, run = path.parent.name, path.parent.parent.parent
+    later = [number for file in path.parent.glob(f"iteration_*{SUFFIX}")
+             if (number := file.stem.removeprefix("iteration_")).isdigit() and int(number) > iteration]
+    return free_branch(run, branch) if later else branch
 
 
 def is_run(where: Path) -> bool:
@@ -111,3 +138,9 @@ def is_run(where: Path) -> bool:
     if where.is_file():
         return where.suffix == SUFFIX
     return next((where / FOLDER).glob(f"*/iteration_*{SUFFIX}"), None) is not None
+
+
+def run_of(path: Path) -> Path | None:
+    """The run folder that a checkpoint file lies in; None where it was taken out of one."""
+    folder = path.parent.parent.parent
+    return folder if path.parent.parent.name == FOLDER else None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from app.data.checkpoints import Saved, is_run, place, thin_out
+from app.data.checkpoints import Saved, goes_on_as, is_run
 from app.data.scene import SceneError
 from app.engine.background import Background, Report
 from app.messages import Densified, Evaluated, Event, RunSaved
@@ -21,44 +21,69 @@ if TYPE_CHECKING:
     from app.engine.loop import Engine
     from app.training.checkpoint import Checkpoint
 
-HISTORY = "history."
+KEPT_KINDS = (Densified, Evaluated)
 KEPT_EVENTS = 5000
 """Events that a checkpoint tells the window of again; a run of 30,000 iterations has some hundred."""
 
 
+@dataclass(frozen=True)
+class Writer:
+    """A file that is being written, of which run and branch."""
+
+    helper: Background
+    run: Path
+    branch: str
+
+
 class Checkpoints:
-    """Writes in a helper thread, one file at a time; only the copy of the state is made in the engine's."""
+    """Writes in a helper thread, one file after the other; only the copy of the state is made in the engine's."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._events: list[Event] = []
+        self._writers: list[Writer] = []     # those at work, the newest last; some may be of a run that was left
         self.start_over()
 
     def start_over(self) -> None:
         """Another run: what is still being written is written to its end."""
-        self._writing: Background | None = None
+        self._wanted = ""                    # why one is to be written when the last is done
         self._failing = False
         self._events = []
         self._known = False                  # whether the folder has been looked at
-        self._autosave = Autosave(self._engine.settings.autosave, time.monotonic(), self._iteration())
+        self._autosave = Autosave(self._engine.settings.autosave, time.monotonic(), self._iteration(), self._mark())
 
     def _iteration(self) -> int:
         return self._engine.model.iteration if self._engine.model is not None else 0
+
+    def _mark(self) -> object:
+        """Differs where anything that a checkpoint holds differs, at the same iteration too."""
+        engine, model = self._engine, self._engine.model
+        if model is None or model.trainer is None:
+            return None
+        request = engine.viewer.request
+        camera = request.camera.viewmat.tobytes() if request is not None else None
+        return engine.branch, model.trainer.phase, model.version, camera, engine.selected_uid
 
     # ------------------------------------------------------------------ told by the engine
 
     def event(self, event: Event) -> None:
         """What is told again when the run is taken up later."""
-        if isinstance(event, (Densified, Evaluated)):
+        if isinstance(event, KEPT_KINDS):
             self._events.append(event)
             del self._events[:-KEPT_EVENTS]
 
+    def due(self) -> float | None:
+        """When the engine should look at this again, if nothing else wakes it; a writer that ends does."""
+        waits = not self._writers and self._ready() and self._autosave.changed(self._iteration(), self._mark())
+        return self._autosave.at if waits else None
+
     def advance(self) -> None:
-        """After a step, and when news of a helper arrive: save if it is time, and say how the last save went."""
-        if self._writing is not None and self._writing.done.is_set():
-            self._written(self._writing)
-        if self._writing is None and self._ready():
-            reason = self._autosave.due(time.monotonic(), self._iteration()) or self._first()
+        """After a step, and when news of a helper arrive: say how the last save went, and save if it is time."""
+        while self._writers and self._writers[0].helper.done.is_set():
+            self._written(self._writers.pop(0))
+        if not self._writers and self._ready():
+            due = self._autosave.due(time.monotonic(), self._iteration(), self._mark())
+            reason = self._wanted or due or self._first()
             if reason:
                 self.save(reason)
 
@@ -70,44 +95,36 @@ class Checkpoints:
         return "start" if is_run(self._engine.run_folder) else ""
 
     def branched(self, events: list[Event]) -> None:
-        """The run goes on as another branch, on which `events` have happened."""
+        """The run goes on as another branch, on which `events` have happened; the branch has a file from its start."""
         self._events = sorted(events, key=lambda event: event.iteration)[-KEPT_EVENTS:]   # type: ignore[attr-defined]
-        self._autosave.saved(time.monotonic(), self._iteration())
+        self._known = True
+        self.save("branch")
 
     def save(self, reason: str) -> bool:
-        """Begin to write one; False where the run is not kept, or one is being written."""
-        engine = self._engine
-        if self._writing is not None or not self._ready():
+        """Write one, after the one that is being written; False where there is nothing to save, or the run is not kept."""
+        if not self._ready():
             return False
-        work = self._work(reason)
-        self._autosave.saved(time.monotonic(), self._iteration())
-        self._writing = engine.background(lambda report: work(), "checkpoint")
+        if self._writers:
+            self._wanted = reason if self._wanted != "user" else "user"
+        else:
+            self._begin(reason)
         return True
 
     def leave(self) -> None:
         """Another run comes: what this one has reached since the last save is written behind its back."""
-        if not self._ready() or not self._autosave.due_at_all(self._iteration()):
-            return
-        before, work = self._writing, self._work("close")
-
-        def write(report: Report) -> Saved:
-            if before is not None:
-                before.join(60.0)
-            return work()
-
-        self._writing = self._engine.background(write, "checkpoint")
+        if self._ready() and (self._wanted or self._autosave.changed(self._iteration(), self._mark())):
+            self._begin("close")
 
     def close(self) -> None:
         """The window closes: what has been reached since the last save is written, and waited for."""
-        if self._writing is not None:
-            self._writing.join(60.0)
-            self._written(self._writing)
-        if not self._ready() or not self._autosave.due_at_all(self._iteration()):
-            return
-        try:
-            self._work("close")()
-        except Exception as error:  # noqa: BLE001 - said on stderr, the window is gone
-            self._engine.notice(f"The run could not be saved: {error}", "error", aloud=True)
+        self.leave()
+        self.join()
+
+    def join(self) -> None:
+        """Wait for what is being written, and say how it went."""
+        while self._writers:
+            self._writers[0].helper.join(60.0)
+            self._written(self._writers.pop(0))
 
     # ------------------------------------------------------------------
 
@@ -118,54 +135,53 @@ class Checkpoints:
         return (engine.run_folder is not None and engine.run_folder.is_dir() and model is not None
                 and model.trainer is not None and model.iteration > 0)
 
-    def _work(self, reason: str) -> Any:
-        """The state as it is now is copied at once; what is returned writes it."""
-        from app.training import checkpoint
+    def _begin(self, reason: str) -> None:
+        """The state as it is now is copied at once; a helper writes it when the one before has written its own."""
+        from app.training.saving import curves, told, write
         from app.training.state import RunState, capture
 
-        engine = self._engine
+        engine, before = self._engine, [writer.helper for writer in self._writers]
         assert engine.model is not None and engine.model.trainer is not None and engine.run_folder is not None
         state = capture(engine.model.trainer)
-        state = RunState({**state.arrays, **self._curves()}, state.meta)
-        run, branch, extra = engine.run_folder, engine.branch, self._extra()
+        state = RunState({**state.arrays, **curves(engine.history)}, state.meta)
+        run, branch, extra = engine.run_folder, engine.branch, {**self._extra(), **told(self._events)}
         budget = engine.settings.autosave.budget
 
-        def write() -> Saved:
-            saved = checkpoint.write(place(run, state.iteration, branch), state, extra, branch=branch,
-                                     reason=reason)
-            thin_out(run, budget)
-            return saved
+        def work(report: Report) -> Saved:
+            for helper in before:
+                helper.join(60.0)
+            return write(run, branch, state, extra, reason, budget)
 
-        return write
-
-    def _curves(self) -> dict[str, np.ndarray]:
-        return {HISTORY + name: np.stack(series.values()).copy() for name, series in self._engine.history.series.items()}
+        self._wanted = ""
+        self._autosave.saved(time.monotonic(), self._iteration(), self._mark())
+        self._writers.append(Writer(engine.background(work, "checkpoint"), run, branch))
 
     def _extra(self) -> dict[str, Any]:
-        """Beside the state: where the scene is, what the window looked at, and what it was told."""
+        """Beside the state: where the scene is, and what the window looked at."""
         engine = self._engine
         model, request = engine.model, engine.viewer.request
         assert model is not None
-        return {"scene": dict(model.opening), "seconds": engine.seconds, "branch": engine.branch,
-                "timeline": engine.timeline.memory(),
+        return {"scene": dict(model.opening), "seconds": engine.seconds, "timeline": engine.timeline.memory(),
                 "camera": _plain(request.camera) if request is not None else None,
-                "view_index": request.view_index if request is not None else None, "selected_uid": engine.selected_uid,
-                "history": [{"iteration": e.iteration, "psnr": e.psnr, "ssim": e.ssim} for e in self._events
-                            if isinstance(e, Evaluated)],
-                "events": [{"kind": type(event).__name__, **asdict(event)} for event in self._events]}
+                "view_index": request.view_index if request is not None else None, "selected_uid": engine.selected_uid}
 
-    def _written(self, helper: Background) -> None:
-        self._writing = None
-        error = helper.error
-        if error is None:
-            self._failing = False
-            saved: Saved = helper.result
+    def _written(self, writer: Writer) -> None:
+        """Say how a save went, of a run that was left too."""
+        error, of_now = writer.helper.error, (writer.run, writer.branch) == (self._engine.run_folder, self._engine.branch)
+        if error is None and writer.helper.done.is_set():
+            saved: Saved = writer.helper.result
             self._engine.emit(RunSaved(saved.iteration, saved.saved_at, str(saved.path), saved.nbytes, saved.reason))
+            if of_now:
+                self._failing = False
             if saved.reason == "user":
                 self._engine.notice(f"Saved {saved.path}.")
             return
+        sentence = "it took longer than a minute" if error is None else str(error) if isinstance(
+            error, (SceneError, OSError)) else f"{type(error).__name__}: {error}"
+        if not of_now or self._engine.stopping.is_set():
+            self._engine.notice(f"The run in {writer.run} could not be saved as it was left: {sentence}", "error", aloud=True)
+            return
         self._autosave.missed()
-        sentence = str(error) if isinstance(error, (SceneError, OSError)) else f"{type(error).__name__}: {error}"
         if not self._failing:
             self._engine.notice(f"{sentence}; training goes on without checkpoints until one can be written.", "error",
                                 aloud=True)
@@ -175,35 +191,26 @@ class Checkpoints:
 
     def resumed(self, found: Checkpoint) -> None:
         """The engine's part of a run that goes on: curves, figures and what the window was told."""
+        from app.training.saving import events_of, history_of
+
         engine, extra = self._engine, found.extra
-        for name, series in engine.history.series.items():
-            table = found.state.arrays.get(HISTORY + name)
-            if table is not None:
-                series.extend(*table)
+        engine.history = history_of(found)
         engine.seconds = float(extra.get("seconds") or 0.0)
         self._known = True
         engine.branch = str(extra.get("branch") or engine.branch)
         engine.selected_uid = extra.get("selected_uid")
-        for told in extra.get("events", ()):
-            event = _event(told)
-            if event is not None:
-                engine.emit(event)
+        for event in events_of(extra):
+            engine.emit(event)
         engine.timeline.remember(extra.get("timeline"))
-        self._autosave.saved(time.monotonic(), self._iteration())
         if found.path is not None:
+            before, name = engine.branch, goes_on_as(found.path, found.state.iteration)
+            if name != before:
+                engine.timeline.go_on_as(name)
+                engine.recorder.rewind("branch", branch=name, parent=before, fork=found.state.iteration)
+                engine.notice(f"The run had gone further from here, which stays as branch {before}; this one is {name}.")
             engine.emit(RunSaved(found.state.iteration, found.path.stat().st_mtime, str(found.path), found.state.nbytes,
                                  "resume"))
-
-
-def _event(told: Mapping[str, Any]) -> Event | None:
-    """The event as it was told; None for one that this version does not know."""
-    kinds: dict[str, Any] = {kind.__name__: kind for kind in (Densified, Evaluated)}
-    values = {name: tuple(map(tuple, value)) if isinstance(value, list) else value for name, value in told.items()
-              if name != "kind"}
-    try:
-        return kinds[told["kind"]](**values)
-    except (KeyError, TypeError):
-        return None
+        self._autosave.saved(time.monotonic(), self._iteration(), self._mark())
 
 
 def camera_of(extra: Mapping[str, Any]) -> Camera | None:
@@ -219,8 +226,3 @@ def camera_of(extra: Mapping[str, Any]) -> Camera | None:
 def _plain(camera: Camera) -> dict[str, Any]:
     return {"viewmat": camera.viewmat.tolist(), "K": camera.K.tolist(), "width": camera.width, "height": camera.height}
 
-
-def run_of(path: Path) -> Path | None:
-    """The run folder that a checkpoint file lies in; None where it was taken out of one."""
-    folder = path.parent.parent.parent
-    return folder if path.parent.parent.name == "checkpoints" else None

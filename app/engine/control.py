@@ -78,6 +78,7 @@ class Control:
     def take_part(self) -> None:
         """Take the next part that was asked for."""
         engine, part = self._engine, self.parts[0]
+        engine.timeline.notice_edits()   # such as another backend
         trainer, begun = self.trainer, self._engine.clock()
         assert trainer is not None and engine.model is not None
         iteration = trainer.iteration + 1
@@ -92,7 +93,7 @@ class Control:
             return True
 
         before = engine.seconds
-        done = engine.attempt(doing, attempted)
+        done = engine.steps.attempt(doing, attempted)
         if self.parts and (done or not engine.interrupt):   # given up for somebody who waits, it has changed nothing: again
             self.parts.popleft()
         engine.timeline.after_part()
@@ -113,7 +114,7 @@ class Control:
             return   # the step that was ended was the last
         report = trainer.backward()
         self._engine.view_name = report.view_name
-        self._engine.measured(report.measured, report.loss, report.psnr)
+        self._engine.steps.measured(report.measured, report.loss, report.psnr)
         self._engine.publisher.curves_changed()
 
     def _update(self, trainer: Trainer) -> None:
@@ -130,7 +131,7 @@ class Control:
         engine = self._engine
         begun = engine.clock()
         report = trainer.step()
-        engine.stepped(report, engine.clock() - begun)
+        engine.steps.stepped(report, engine.clock() - begun)
         return report
 
     # ------------------------------------------------------------------ goals
@@ -371,7 +372,7 @@ def _apply(engine: Engine, changed: Any, source: str) -> None:
     if trainer is not None:
         trainer.set_options(now)
         engine.timeline.options_changed(now)
-    engine.say_notices()
+    engine.steps.say_notices()
     if waiting:
         engine.notice(f"{', '.join(waiting)} act{'s' if len(waiting) == 1 else ''} when the run is reset.")
     if engine.model is not None:

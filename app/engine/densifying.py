@@ -27,7 +27,7 @@ def densify_now(engine: Engine, command: DensifyNow) -> None:
 
 def at_once(engine: Engine, trainer: Trainer) -> None:
     """Do it, and say what came of it."""
-    record = engine.attempt("Densification", trainer.densify_now)
+    record = engine.steps.attempt("Densification", trainer.densify_now)
     if record is None:
         if trainer.strategy.refused:
             engine.notice(f"Nothing was densified: {trainer.strategy.refused}")

@@ -64,7 +64,7 @@ def _film(engine: Engine, command: ExportVideo) -> Work:
 
     if engine.model is None:
         raise Refused("The scene is gone, so it is not filmed.")
-    engine.settle()
+    engine.steps.settle()
     width, height = film_size(command.path, command.width, command.height)
     times = command.along.frame_times(command.fps)
 

@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.config import TrainConfig
-from app.data.checkpoints import MAIN
+from app.data.checkpoints import MAIN, free_branch, is_run
 from app.data.scene import SceneError
 from app.engine import commands, work
 from app.engine.background import Background, Report
 from app.engine.checkpoints import Checkpoints
 from app.engine.control import Control
 from app.engine.full import out_of_memory
-from app.engine.history import History, Smoothed
 from app.engine.inspector import Inspector
 from app.engine.jobs import Jobs, Refused
 from app.engine.pacing import Pace
@@ -29,8 +28,10 @@ from app.engine.publish import Publisher
 from app.engine.recorder import Recorder
 from app.engine.selecting import Selection
 from app.engine.settings import EngineSettings
+from app.engine.steps import Steps
 from app.engine.timeline import Timeline
 from app.engine.view import Viewer
+from app.history import History, Smoothed
 from app.mailbox import Fifo, Latest
 from app.messages import (
     Command,
@@ -95,6 +96,7 @@ class Engine:
         self.checkpoints = Checkpoints(self)
         self.timeline = Timeline(self)
         self.control = Control(self)
+        self.steps = Steps(self)
         self.backgrounds: list[Background] = []
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._shared = 0, ""                     # (threads, backend) that the threads were last set for
@@ -111,8 +113,11 @@ class Engine:
         self.selected_uid: int | None = None     # the Gaussian that is inspected
         self.selection = Selection(self)
         self.last_evaluation = work.LastEvaluation()
-        self.branch = MAIN                       # of the run, see app/training/checkpoint.py
         self.recorder.start_over()
+        folder = self.run_folder                 # one that had a run keeps it: this one is another branch
+        self.branch = free_branch(folder, "run") if folder is not None and is_run(folder) else MAIN
+        if self.branch != MAIN:
+            self.recorder.rewind("", branch=self.branch)
         self.checkpoints.start_over()
         self.control.start_over()
 
@@ -239,9 +244,9 @@ class Engine:
         if self.control.pending:
             self.control.take_part()
         elif self.step_allowed():
-            self.step()
+            self.steps.step()
         elif not self.running:
-            self.settle()
+            self.steps.settle()
 
     def _finish_device(self) -> None:
         """Let a GPU end the step it is at: what a picture costs is measured, and this is not the picture's."""
@@ -282,7 +287,8 @@ class Engine:
         busy = self.control.pending or self.step_allowed() or (self.jobs.current and not self.jobs.waiting)
         if self.stopping.is_set() or busy:
             return
-        due = [t for t in (self.viewer.due(), self.publisher.due(), self._inspection_due()) if t is not None]
+        due = [t for t in (self.viewer.due(), self.publisher.due(), self._inspection_due(), self.checkpoints.due())
+               if t is not None]
         timeout = max(0.0, min(due) - self.clock()) if due else None
         if timeout != 0.0:
             self.signal.wait(timeout)
@@ -320,94 +326,6 @@ class Engine:
     def step_allowed(self) -> bool:
         return self.wants_steps and self.pace.step_allowed(
             self.clock(), moving=self.viewer.moving, view_due=self.viewer.due())
-
-    def step(self) -> None:
-        """One training step; whatever goes wrong in it pauses the run."""
-        assert self.model is not None and self.model.trainer is not None
-        trainer = self.model.trainer
-        self.attempt("Keeping a moment", self.timeline.before_step)
-        if not self.running:
-            return
-        begun = self.clock()
-        report = self.attempt(f"Training step {trainer.iteration + 1}", trainer.step)
-        self.timeline.after_step()
-        if report is not None:
-            self.model.moved()
-            self.stepped(report, self.clock() - begun)
-
-    def attempt(self, doing: str, action: Callable[[], Any]) -> Any:
-        """What `action` of the trainer returns; None where it went wrong, which pauses the run and is said."""
-        from app.training.verdict import TrainingStopped
-
-        assert self.model is not None
-        try:
-            return action()
-        except interrupt.Interrupted:   # nothing has changed; if training goes on, the step is taken again
-            pass
-        except (TrainingStopped, SceneError, OSError) as error:   # the latter: a photograph that cannot be decoded
-            self.running, self.steps_left = False, None
-            self.control.drop()
-            self.notice(str(error), "error", aloud=True)
-            self.checkpoints.save("stop")
-        except Exception as error:  # noqa: BLE001 - shown to the user
-            if not out_of_memory(self, error):
-                self.fail(doing, error)
-            self.model.moved()
-        finally:
-            self.say_notices()
-        return None
-
-    def stepped(self, report: Any, seconds: float) -> None:
-        self.pace.stepped(seconds)
-        self.seconds += seconds
-        if any(report.stage_ms.values()):   # a GPU's first step has none yet
-            self.stage_ms.add(**report.stage_ms)
-        self.view_name = report.view_name
-        self.history.add(report.iteration, count=report.gaussians)
-        self.measured(report.measured, report.loss, report.psnr)
-        self.publisher.stepped()
-        self.recorder.stepped(report)
-        if report.densified is not None:
-            self.emit(report.densified)
-        if self.steps_left is not None:
-            self.steps_left -= 1
-            if self.steps_left <= 0:
-                self.running, self.steps_left = False, None
-                self.publisher.dirty = True
-        if not self.training and self.running:
-            self.running, self.steps_left = False, None
-            self.notice(f"Training has reached iteration {report.iteration:,}.")
-            self.recorder.note("finished")
-            self.control.finished()
-            self.jobs.add(work.evaluate(self))
-            return
-        self.control.stepped(report)
-        if self.running and self.steps_left is None and work.evaluation_due(self):
-            self.jobs.add(work.evaluate(self))
-
-    def measured(self, iteration: int, loss: float, psnr: float) -> None:
-        """Take in what a step measured, once; on a GPU that is known a step later."""
-        if iteration > self.last_measured:
-            self.last_measured, self.last_loss, self.last_psnr = iteration, loss, psnr
-            self.history.add(iteration, loss=loss, train_psnr=psnr)
-            self.control.measured(loss, psnr)
-
-    def settle(self) -> None:
-        """Nothing goes on: a GPU is asked for what the last step measured."""
-        trainer = self.model.trainer if self.model is not None else None
-        if trainer is None or trainer.measured.iteration >= trainer.iteration:   # more in the middle of a step
-            return
-        self.attempt("Reading the last step", trainer.settle)
-        found = trainer.measured
-        if found.iteration > self.last_measured:
-            self.measured(found.iteration, found.loss, found.psnr)
-            self.publisher.curves_changed()
-
-    def say_notices(self) -> None:
-        """Pass on what the trainer wants the user to know."""
-        trainer = self.model.trainer if self.model is not None else None
-        while trainer is not None and trainer.notices:
-            self.notice(trainer.notices.popleft())
 
     def share_threads(self) -> None:
         """While the user drags, one core is the window's; else training may use them all."""

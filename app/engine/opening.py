@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from app.data.checkpoints import is_run
+from app.data.checkpoints import is_run, run_of
 from app.data.gaussians import GaussianArrays, LoadedGaussians, read_gaussians, write_gaussians
 from app.data.open import find_gaussians
 from app.data.orient import scene_center, scene_extent, scene_up
 from app.data.scene import Scene, SceneError, View
 from app.demo import demo_folder
 from app.engine.background import Report
-from app.engine.checkpoints import camera_of, run_of
+from app.engine.checkpoints import camera_of
 from app.engine.jobs import Work
 from app.engine.pacing import Pace
 from app.messages import ConfigChanged, OpenScene, SceneOpened, ViewInfo
@@ -213,7 +213,7 @@ def install(engine: Engine, model: Model, event: SceneOpened, opened: Opened) ->
             engine.recorder.resume_in(run)
         engine.checkpoints.resumed(found)
         engine.emit(ConfigChanged(flatten(engine.config)))
-    engine.say_notices()
+    engine.steps.say_notices()
 
 
 def describe(opened: Opened) -> SceneOpened:

@@ -172,7 +172,7 @@ def _measure(engine: Engine) -> Work:
     from app.training.views import load_target
     from render.stages.ssim import photometric_loss
 
-    engine.settle()
+    engine.steps.settle()
     model = engine.model
     if model is None or model.trainer is None or model.scene is None:
         raise Refused("The run is gone, so there are no views to measure.")

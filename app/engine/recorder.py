@@ -34,6 +34,7 @@ class Recorder:
         self._record: RunRecord | None = None
         self._ended: list[RunRecord] = []
         self._begun = False
+        self._opening: dict[str, Any] = {}   # how the record begins, where it is not a plain start
         self._log_step: Any = None       # app.training.recording's, which comes with torch
         self._named: str | None = None   # the scene that the folder named by the user belongs to
 
@@ -45,7 +46,7 @@ class Recorder:
         In a folder that the user named a reset run goes on, and its lines say that it began anew.
         """
         model, place = self._engine.model, self._engine.settings.record
-        self._begun = False
+        self._begun, self._opening = False, {}
         if place is None or model is None or model.trainer is None:
             self._leave(None)
             return
@@ -58,11 +59,14 @@ class Recorder:
 
     def resume_in(self, folder: Path) -> None:
         """The run that was taken up again goes on in its own folder; the next step says from which iteration."""
-        self._begun = False
+        self._begun, self._opening = False, {}
         self._leave(folder if self._engine.settings.record is not None else None)
 
     def rewind(self, event: str, *, branch: str | None = None, **fields: Any) -> None:
         """The trainer went back to the iteration at which it is now, as `event` says; with a name, on another branch."""
+        if not self._begun:   # the lines come with the first step
+            self._opening = {"event": event, "branch": branch, **fields}
+            return
         if self._record is not None and self._begun and self._engine.model is not None:
             self._record.cut(event, self._engine.model.iteration, self._engine.seconds, branch=branch, **fields)
 
@@ -177,7 +181,9 @@ class Recorder:
             self._record = RunRecord(folder, tensorboard=bool(place and place.tensorboard))
         self._record.begin(
             about(flatten(engine.config), what, backend=engine.backend, threads=settings.threads,
-                  device=device_name(engine.backend)), iteration=iteration, seconds=engine.seconds if iteration else 0.0)
+                  device=device_name(engine.backend)), iteration=iteration, seconds=engine.seconds if iteration else 0.0,
+            **self._opening)
+        self._opening = {}
         if what["kind"] == "demo" and folder.parent == self._root():
             self._record.later(lambda: prune_demos(folder.parent, folder))
         self._begun = True

@@ -123,7 +123,7 @@ class Selection:
         engine, model = self._engine, self.model
         if change.edit is not None:
             engine.jobs.cancel_named(*OF_ONE_MODEL)
-            engine.settle()   # a GPU's last step may still be on its way
+            engine.steps.settle()   # a GPU's last step may still be on its way
             (change.edit.apply if forwards else change.edit.revert)(model)
         for name, marked in (change.after if forwards else change.before).items():
             model.set_mark(name, masks[name] if masks is not None else marked.living(model))

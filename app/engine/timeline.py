@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from app.data.checkpoints import FOLDER, SUFFIX
 from app.engine.timeline_branches import Branch, Branches, Entry
 from app.engine.timeline_looks import Looks
@@ -219,23 +221,29 @@ class Timeline:
         """What the run folder has of a branch, by the names of its files."""
         if branch.folder is None:
             return
-        found = {}
-        for path in (branch.folder / FOLDER / branch.name).glob(f"iteration_*{SUFFIX}"):
-            number = path.stem.removeprefix("iteration_")
-            if number.isdigit():
-                found[int(number)] = path
+        found = branch.inherited | self._files_of(branch)
         if branch.name == self.current and self._trainer is not None:   # not what is of a future that was given up
             found = {iteration: path for iteration, path in found.items() if iteration <= self._trainer.iteration}
         branch.on_disk = found
 
+    @staticmethod
+    def _files_of(branch: Branch) -> dict[int, Path]:
+        """Checkpoints of a branch by iteration."""
+        found = {}
+        for path in (branch.folder / FOLDER / branch.name).glob(f"iteration_*{SUFFIX}") if branch.folder is not None else ():
+            number = path.stem.removeprefix("iteration_")
+            if number.isdigit():
+                found[int(number)] = path
+        return found
+
     def _others(self) -> None:
         """Branches that the run folder has from before this window was opened; where they parted is not known."""
-        folder = self.now.folder
+        folder, needed = self.now.folder, {path for branch in self.branches for path in branch.inherited.values()}
         for path in sorted((folder / FOLDER).glob("*")) if folder is not None else ():
             if path.is_dir() and path.name not in self.branches:
                 branch = Branch(path.name, path.name, folder=folder)
                 self._scan(branch)
-                if branch.on_disk:
+                if not needed.issuperset(branch.on_disk.values()):   # else one that was deleted, whose past others share
                     branch.tip = branch.known = max(branch.on_disk)
                     self.branches.add(branch)
 
@@ -263,6 +271,19 @@ class Timeline:
         self._others()
         self.changed()
 
+    def go_on_as(self, name: str) -> None:
+        """The run goes on under this name from where it is: what its branch had gone on to before stays that branch's."""
+        if name == self.current or not self.follow():
+            return
+        assert self._trainer is not None
+        before, iteration = self.now, self._trainer.iteration
+        branch = before.grow(name, name, iteration, before.folder)
+        branch.history, before.history = self._engine.history, before.history.until(iteration)
+        before.tip = max([iteration, *self._files_of(before)])
+        self.take(branch, self._trainer)
+        self._scan(before)
+        self.changed()
+
     # ------------------------------------------------------------------ finding
 
     def kept(self, name: str) -> Iterator[Kept]:
@@ -275,6 +296,12 @@ class Timeline:
         """The same of what is on disk."""
         for of, last in self.branches.past(branch):
             yield from ((of, iteration) for iteration in of.on_disk if iteration <= last)
+
+    def seconds_at(self, moment: Moment) -> float:
+        """Spent training until a moment, between the two kept ones around it."""
+        known = sorted({(0, 0.0), *((kept.iteration, kept.seconds) for kept in self.kept(moment.branch) if kept.how == "kept")})
+        iterations, seconds = np.array(known, np.float64).T
+        return float(np.interp(moment.iteration, iterations, seconds))
 
     def nearest(self, moment: Moment) -> Kept | None:
         """The moment in memory that a look shows."""
@@ -322,6 +349,8 @@ class Timeline:
         adopted = self.branches.adopt(gone)
         if adopted is not None:
             heir, last = adopted
+            heir.inherited |= {iteration: path for iteration, path in gone.on_disk.items() if iteration <= last}
+            self._scan(heir)
             for kept in [k for k in self.ring.of(name) if k.iteration <= last and (not k.certain or heir.has(k.log))]:
                 self.ring.rename(kept, heir.name)
         self.ring.drop_branch(name)

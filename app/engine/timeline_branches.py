@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from app.data.checkpoints import FOLDER
-from app.engine.history import History
+from app.history import History
 from app.messages import BranchState, Curve, Densified, Evaluated
 
 SHOWN = 400
@@ -48,6 +48,7 @@ class Branch:
     densified: list[Densified] = field(default_factory=list)
     evaluated: list[Evaluated] = field(default_factory=list)
     on_disk: dict[int, Path] = field(default_factory=dict)
+    inherited: dict[int, Path] = field(default_factory=dict)   # files of a branch that was deleted, up to where they part
     tip: int = 0
     seconds: float = 0.0
     curves: dict[str, Curve] | None = None   # worked out once when the run leaves the branch

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app import messages as m
 from app.data.checkpoints import FOLDER, SUFFIX
-from app.engine.history import History
 from app.engine.jobs import Job, Refused, Work
 from app.engine.timeline_branches import Branch
 from app.engine.timeline_ring import Kept
+from app.history import History
 
 if TYPE_CHECKING:
     from app.engine.loop import Engine
@@ -126,11 +126,12 @@ def _go(engine: Engine, moment: m.Moment, branch: Callable[[], Branch]) -> Work:
         raise Refused("Another scene was opened meanwhile")
     was_finished = engine.state == "finished"
     leave(engine)
-    _enter(engine, branch(), trainer, moment)
+    changed = _enter(engine, branch(), trainer, moment)
     if was_finished:
         engine.running = False
     label = timeline.now.label
-    engine.notice(f"Branch {label} goes on from iteration {moment.iteration:,}.")
+    options = f", with the options of then: {', '.join(changed[:4])}{' ...' if len(changed) > 4 else ''}" if changed else ""
+    engine.notice(f"Branch {label} goes on from iteration {moment.iteration:,}{options}.")
 
 
 def leave(engine: Engine) -> None:
@@ -138,7 +139,7 @@ def leave(engine: Engine) -> None:
     timeline = engine.timeline
     if not timeline.follow():
         return
-    engine.settle()
+    engine.steps.settle()
     timeline.notice_edits()
     branch, model = timeline.now, engine.model
     assert model is not None
@@ -151,8 +152,9 @@ def leave(engine: Engine) -> None:
                       "timeline's budget, and the run has no folder.", "warning", aloud=True)
 
 
-def _enter(engine: Engine, branch: Branch, trainer: Trainer, moment: m.Moment) -> None:
-    """The run is a branch, at a moment, from now on. The camera stays; the history of selections begins anew."""
+def _enter(engine: Engine, branch: Branch, trainer: Trainer, moment: m.Moment) -> list[str]:
+    """The run is a branch, at a moment, from now on. The camera stays; the history of selections begins anew. The options
+    that are other ones by that, in words."""
     from app.engine.selecting import Selection
     from app.engine.selection import index_of
     from app.engine.timeline_replay import live_options
@@ -165,8 +167,7 @@ def _enter(engine: Engine, branch: Branch, trainer: Trainer, moment: m.Moment) -
     engine.history = branch.history
     engine.steps_left, engine.failed = None, False
     engine.stage_ms.clear()
-    before = next((kept for kept in timeline.kept(moment.branch) if kept.iteration == moment.iteration), None)
-    engine.seconds = branch.seconds or (before.seconds if before is not None else engine.seconds)
+    engine.seconds = branch.seconds if branch.seconds and branch.tip == moment.iteration else timeline.seconds_at(moment)
     found = trainer.measured
     engine.last_measured, engine.last_loss, engine.last_psnr = found.iteration, found.loss, found.psnr
     engine.view_name = trainer.views[trainer.last_view_index].name if trainer.last_view_index is not None else ""
@@ -175,7 +176,9 @@ def _enter(engine: Engine, branch: Branch, trainer: Trainer, moment: m.Moment) -
     if engine.selected_uid is not None and index_of(model, engine.selected_uid) is None:
         engine.selected_uid = None
     engine.last_evaluation = LastEvaluation(engine.seconds, engine.last_evaluation.cost)
+    options = flatten(engine.config)
     engine.config = model.fixed_config = live_options(trainer.config, engine.config)
+    changed = [f"{path} {value}" for path, value in flatten(engine.config).items() if value != options[path]]
     timeline.take(branch, trainer)
     same = next((kept for kept in timeline.kept(branch.name) if kept.iteration == moment.iteration
                  and kept.certain and kept.log == branch.mark()), None)
@@ -192,6 +195,7 @@ def _enter(engine: Engine, branch: Branch, trainer: Trainer, moment: m.Moment) -
     engine.checkpoints.branched([*branch.densified, *branch.evaluated])
     engine.emit(m.ConfigChanged(flatten(engine.config)))
     tell(engine)
+    return changed
 
 
 def tell(engine: Engine) -> None:
@@ -256,20 +260,24 @@ def delete_branch(engine: Engine, command: m.DeleteBranch) -> None:
     branch = timeline.remove(command.name)
     if command.files and branch.folder is not None:
         folder = branch.folder / FOLDER / branch.name
-        engine.jobs.add(Job("delete", _delete_files(engine, folder, branch.label), exclusive=False))
+        needed = {path for other in timeline.branches for path in other.inherited.values()}
+        engine.checkpoints.join()   # none of its files is still to come
+        engine.jobs.add(Job("delete", _delete_files(engine, folder, needed, branch.label), exclusive=False))
 
 
-def _delete_files(engine: Engine, folder: Path, label: str) -> Work:
-    count = yield from engine.background(lambda report: delete_files(folder), "delete").wait()
+def _delete_files(engine: Engine, folder: Path, needed: Collection[Path], label: str) -> Work:
+    count = yield from engine.background(lambda report: delete_files(folder, needed), "delete").wait()
     engine.notice(f"{count} checkpoint{'s' if count != 1 else ''} of branch {label} deleted.")
 
 
-def delete_files(folder: Path) -> int:
-    """Checkpoints of one branch, and its folder where nothing else is in it; how many. Runs in a helper thread."""
+def delete_files(folder: Path, needed: Collection[Path] = ()) -> int:
+    """Checkpoints of one branch but for those that others need, and its folder where nothing else is in it; how many. Runs in
+    a helper thread."""
     count = 0
     for path in folder.glob(f"iteration_*{SUFFIX}"):
-        path.unlink(missing_ok=True)
-        count += 1
+        if path not in needed:
+            path.unlink(missing_ok=True)
+            count += 1
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
     return count

@@ -30,7 +30,8 @@ def memory(timeline: Timeline) -> dict[str, Any]:
                 numbers[entry] = len(entries)
                 entries.append(entry)
         told: dict[str, Any] = {
-            "name": branch.name, "label": branch.label, "parent": branch.parent, "fork": branch.fork, "known": branch.known,
+            "name": branch.name, "inherited": {str(iteration): str(path) for iteration, path in branch.inherited.items()},
+            "label": branch.label, "parent": branch.parent, "fork": branch.fork, "known": branch.known,
             "tip": branch.tip, "seconds": branch.seconds, "log": [numbers[entry] for entry in branch.log],
             "folder": str(branch.folder) if branch.folder is not None and branch.folder != timeline.now.folder else ""}
         if branch.name != timeline.current:
@@ -51,6 +52,8 @@ def remember(told: Mapping[str, Any], current: str, now: Branch) -> Branches:
         branch = now if one["name"] == current else Branch(str(one["name"]), "", folder=folder)
         branch.label, branch.parent, branch.fork = str(one["label"]), str(one["parent"]), int(one["fork"])
         branch.known, branch.tip, branch.seconds = int(one["known"]), int(one["tip"]), float(one["seconds"])
+        branch.inherited = {int(iteration): Path(path) for iteration, path in one.get("inherited", {}).items()
+                            if Path(path).is_file()}
         branch.log = [entries[number] for number in one["log"]]
         if branch is not now:
             branch.densified = [Densified(**event) for event in one["densified"]]

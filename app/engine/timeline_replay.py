@@ -111,20 +111,22 @@ def _start(engine: Engine, moment: Moment) -> Generator[Progress | None, None, K
     timeline = engine.timeline
     if moment.branch not in timeline.branches:
         raise Refused(f"There is no branch {moment.branch}")
-    kept, file = timeline.base(moment), timeline.base_file(moment)
-    if file is not None and (kept is None or file[1] > kept.iteration):
+    kept, problem = timeline.base(moment), ""
+    while (file := timeline.base_file(moment)) is not None and (kept is None or file[1] > kept.iteration):
         of, iteration = file
         path = of.on_disk[iteration]
         yield 0.0, f"reading {path.name}"
         try:
-            state = yield from engine.background(lambda report: read_file(path), "moment").wait((0.0, 0.0))
+            state = yield from engine.background(lambda report, path=path: read_file(path), "moment").wait((0.0, 0.0))
         except (checkpoint.CheckpointError, OSError) as error:
-            of.on_disk.pop(iteration, None)
-            if kept is None:
-                raise Refused(str(error)) from error
+            of.on_disk.pop(iteration, None)   # and on to the one before it
+            problem = str(error)
         else:
             kept = timeline.from_file(of, iteration, state)
             timeline.put(kept)
+            break
+    if kept is None and problem:
+        raise Refused(problem)
     if kept is None:
         raise Refused(f"Iteration {moment.iteration:,} cannot be reached: nothing is kept between it and the last change made "
                       "by hand before it; choose a kept moment")

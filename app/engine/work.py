@@ -112,7 +112,7 @@ def switch_backend(engine: Engine, name: str) -> Job:
             ready = yield from helper.wait()
         except ValueError as error:
             raise Refused(str(error)) from error
-        engine.settle()   # what the last step on a GPU left unsaid is said before the parameters move
+        engine.steps.settle()   # what the last step on a GPU left unsaid is said before the parameters move
         resolved = ready.name
         if engine.model is not None:
             try:
@@ -156,7 +156,7 @@ def reset(engine: Engine) -> Job:
         restart(engine, trainer)
         engine.publisher.start_over()
         engine.failed = False
-        engine.say_notices()
+        engine.steps.say_notices()
 
     return Job(RESETTING, run())
 
@@ -176,7 +176,7 @@ def evaluate(engine: Engine, *, asked: bool = False) -> Job:
             return
         from app.training.evaluate import evaluation_job
 
-        engine.settle()
+        engine.steps.settle()
         begun = engine.clock()
         result = yield from evaluation_job(model.trainer, views, seen=engine.recorder.seen(views, asked=asked))
         engine.last_evaluation = LastEvaluation(engine.seconds, engine.clock() - begun, result.psnr)

@@ -96,7 +96,7 @@ def branches(entries: Iterable[Mapping[str, Any]]) -> dict[str, list[dict[str, A
             if "branch" in entry:
                 found[name] = rows
                 name = str(entry["branch"])
-                found.pop(name, None)   # what is taken up again becomes the last
+                rows = found.pop(name, rows)   # one that is taken up again has its own, and becomes the last
             last = entry["cut"]
             rows = [row for row in rows if row["iteration"] <= last] if _number(last) else rows
         elif _number(entry.get("iteration")):

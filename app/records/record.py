@@ -79,19 +79,22 @@ class RunRecord:
     # ------------------------------------------------------------------ what the run tells
 
     def begin(self, about: Mapping[str, Any], *, iteration: int = 0, seconds: float = 0.0, event: str = "",
-              **fields: Any) -> None:
-        """The run begins at an iteration. What an older run left in the folder after that iteration no longer counts.
+              branch: str | None = None, **fields: Any) -> None:
+        """The run begins at an iteration. What an older run left in the folder after that iteration no longer counts, or,
+        with a `branch`, stays another branch's.
 
         `event` names the line in events.jsonl: by default started, restarted or resumed.
         """
+        named = {} if branch is None else {"branch": branch}
+
         def task() -> None:
             before = self._used or any((self.folder / name).exists() for name in (METRICS, EVENTS, EVALUATIONS))
             self._used = True
             self._config = (json.dumps(about, indent=2, ensure_ascii=False) + "\n").encode()
             if before:
-                self._cut(iteration, {})
+                self._cut(iteration, named)
             self._event(event or ("resumed" if iteration else "restarted" if before else "started"),
-                        iteration, seconds, now, fields)
+                        iteration, seconds, now, named | fields)
 
         now = time.time()
         self._from(iteration, seconds)

@@ -20,6 +20,7 @@ from app.data.cameras_json import write_cameras_json
 from app.data.checkpoints import is_run
 from app.data.gaussians import write_gaussians
 from app.data.scene import Scene, SceneError
+from app.messages import Evaluated
 from app.options import config_from, flatten
 from app.records.about import versions
 from app.records.place import prepare_output
@@ -128,15 +129,15 @@ def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str
     progress = Progress(config.iterations, quiet, trainer.iteration)
     write_cameras_json(out / "cameras.json", scene.views)
     how = opening or Opening()
-    recording = Recording(out, trainer, threads=threads, how=how, tensorboard=tensorboard, say=say,
-                          seconds=seconds)
+    saver = Saver(out, autosave or AutosaveConfig(), lambda: {"scene": described(scene, how), "seconds": seconds}, say,
+                  resume_from)
+    recording = Recording(out, trainer, threads=threads, how=how, tensorboard=tensorboard, say=say, seconds=seconds,
+                          branch=saver.branch if saver.begins_branch else None)
     evaluation: Evaluation | None = None
-    saver = Saver(out, autosave or AutosaveConfig(), lambda: {"scene": described(scene, how), "seconds": seconds,
-                                                              "history": history}, say, trainer.iteration)
     try:
         if resume_from is None and is_run(out):
-            say(f"{out} has checkpoints of an earlier run, which stay; this one begins anew, and --resume will "
-                "mean it (--start_checkpoint FILE goes on with the other)")
+            say(f"{out} has checkpoints of an earlier run, which stay; this one begins anew as {saver.branch}, and --resume "
+                "will mean it (--start_checkpoint FILE goes on with the other)")
             saver.save(trainer, "start")   # so that resuming means this run from now on
         while trainer.iteration < config.iterations:
             began = time.perf_counter()
@@ -144,13 +145,14 @@ def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str
                 report = trainer.step()
             seconds += time.perf_counter() - began
             progress.step(report)
+            saver.stepped(report)
             recording.saved(saver.save_if_due(trainer), seconds)
             recording.stepped(report, seconds)
             while trainer.notices:
                 say(trainer.notices.popleft())
             last = trainer.iteration == config.iterations
             if last or trainer.iteration in test_iterations:
-                evaluation = measure(trainer, recording, history, seconds) or evaluation
+                evaluation = measure(trainer, recording, saver, history, seconds) or evaluation
             if last or trainer.iteration in save_iterations:
                 keep(trainer, out, recording, saver, seconds)
         recording.note("finished", seconds)
@@ -167,7 +169,8 @@ def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str
     return results
 
 
-def measure(trainer: Trainer, recording: Recording, history: list[dict[str, float]], seconds: float) -> Evaluation | None:
+def measure(trainer: Trainer, recording: Recording, saver: Saver, history: list[dict[str, float]], seconds: float
+            ) -> Evaluation | None:
     """Scores of the held-out views, at the end with LPIPS; where none are held out the record gets thumbnails at least."""
     trainer.settle()
     if not trainer.scene.test:
@@ -176,6 +179,7 @@ def measure(trainer: Trainer, recording: Recording, history: list[dict[str, floa
     last = trainer.iteration == trainer.config.iterations
     found = evaluate(trainer, with_lpips=last, seen=recording.seen)
     recording.evaluated(found, seconds)
+    saver.event(Evaluated(found.iteration, found.psnr, found.ssim, tuple((v.name, v.psnr, v.ssim) for v in found.views)))
     history.append({"iteration": trainer.iteration, "psnr": found.psnr, "ssim": found.ssim})
     if not last:
         say(f"iteration {trainer.iteration}: held-out PSNR {found.psnr:.2f} dB, SSIM {found.ssim:.4f}")

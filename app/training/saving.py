@@ -2,33 +2,109 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from app.data.checkpoints import Saved, place, thin_out
+import numpy as np
+
+from app.data.checkpoints import MAIN, Saved, free_branch, goes_on_as, is_run, place, run_of, thin_out
 from app.data.scene import SceneError
+from app.history import History
+from app.messages import Densified, Evaluated, Event
 from app.training import checkpoint
 from app.training.autosave import Autosave, AutosaveConfig
 from app.training.checkpoint import Checkpoint
-from app.training.state import StateError, capture, restore
-from app.training.trainer import Trainer
+from app.training.state import RunState, StateError, capture, restore
+from app.training.trainer import StepReport, Trainer
+
+HISTORY = "history."
+KEPT_KINDS = (Densified, Evaluated)
+"""Events that whoever opens the run is told again."""
+OF_THE_WINDOW = ("camera", "view_index", "selected_uid", "timeline")
+
+
+def write(run: Path, branch: str, state: RunState, extra: Mapping[str, Any], reason: str, budget: int) -> Saved:
+    """One checkpoint in its place, and the others of the run within their budget. Raises SceneError."""
+    saved = checkpoint.write(place(run, state.iteration, branch), state, {**extra, "branch": branch}, branch=branch,
+                             reason=reason)
+    thin_out(run, budget)
+    return saved
+
+
+# ---------------------------------------------------------------- what is kept beside the state
+
+
+def curves(history: History) -> dict[str, np.ndarray]:
+    """The curves of a run as arrays of a checkpoint."""
+    return {HISTORY + name: np.stack(series.values()).copy() for name, series in history.series.items()}
+
+
+def history_of(found: Checkpoint) -> History:
+    """The curves that a checkpoint has; empty ones where it has none."""
+    history = History()
+    for name, series in history.series.items():
+        table = found.state.arrays.get(HISTORY + name)
+        if table is not None:
+            series.extend(*table)
+    return history
+
+
+def told(events: Sequence[Event]) -> dict[str, Any]:
+    """What the user was told of a run, as JSON of a checkpoint."""
+    return {"events": [{"kind": type(event).__name__, **asdict(event)} for event in events],   # type: ignore[call-overload]
+            "history": [{"iteration": e.iteration, "psnr": e.psnr, "ssim": e.ssim} for e in events if isinstance(e, Evaluated)]}
+
+
+def events_of(extra: Mapping[str, Any]) -> list[Event]:
+    """The events that a checkpoint tells; those that this version does not know are left out."""
+    kinds: dict[str, Any] = {kind.__name__: kind for kind in KEPT_KINDS}
+    events = []
+    for entry in extra.get("events") or ():
+        values = {name: tuple(map(tuple, value)) if isinstance(value, list) else value for name, value in entry.items()
+                  if name != "kind"}
+        with contextlib.suppress(KeyError, TypeError):
+            events.append(kinds[entry["kind"]](**values))
+    return events
 
 
 class Saver:
-    """Writes the checkpoints of one run folder, and keeps them within their budget.
+    """Writes the checkpoints of one run without a window.
 
-    `extra` gives what is kept beside the state; `say` takes sentences. An autosave that fails is said once until one
+    It goes on where `found` was: `history` and `events` are those of the run so far, and what a window kept beside it (camera,
+    branches) stays. `extra` gives the rest; `say` takes sentences. An autosave that fails is said once until one
     succeeds again: training goes on.
     """
 
     def __init__(self, run: Path, config: AutosaveConfig, extra: Callable[[], Mapping[str, Any]], say: Callable[[str], None],
-                 iteration: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
-        self.run, self.config = run, config
+                 found: Checkpoint | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.run, self.config, self.branch = run, config, branch_in(run, found)
+        self.history = History() if found is None else history_of(found)
+        self.events: list[Event] = [] if found is None else events_of(found.extra)
         self._extra, self._say, self._clock = extra, say, clock
-        self._autosave = Autosave(config, clock(), iteration)
+        self._autosave = Autosave(config, clock(), 0 if found is None else found.state.iteration)
         self._failing = False
+        self._kept = {} if found is None else {name: value for name, value in found.extra.items() if name in OF_THE_WINDOW}
+        if found is not None and self._kept.get("timeline"):
+            self._kept["timeline"] = onward(self._kept["timeline"], found, self.branch)
+
+        self.begins_branch = self.branch != (MAIN if found is None else str(found.extra.get("branch", MAIN)))
+
+    def stepped(self, report: StepReport) -> None:
+        """For the curves and events of whoever opens the run."""
+        self.history.add(report.iteration, count=report.gaussians)
+        if report.measured:
+            self.history.add(report.measured, loss=report.loss, train_psnr=report.psnr)
+        if report.densified is not None:
+            self.event(report.densified)
+
+    def event(self, event: Event) -> None:
+        self.events.append(event)
+        if isinstance(event, Evaluated):
+            self.history.add(event.iteration, test_psnr=event.psnr)
 
     def save_if_due(self, trainer: Trainer) -> Saved | None:
         reason = self._autosave.due(self._clock(), trainer.iteration)
@@ -38,6 +114,7 @@ class Saver:
             saved = self.save(trainer, reason)
         except SceneError as error:
             self._autosave.saved(self._clock(), trainer.iteration)   # not again at the next step
+            self._autosave.missed()
             if not self._failing:
                 self._say(f"{error}; training goes on without checkpoints until one can be written")
             self._failing = True
@@ -48,10 +125,37 @@ class Saver:
     def save(self, trainer: Trainer, reason: str) -> Saved:
         """One now. Raises SceneError when it cannot be written."""
         state = capture(trainer)
-        saved = checkpoint.write(place(self.run, state.iteration), state, self._extra(), reason=reason)
+        extra = {**self._kept, **told(self.events), **self._extra()}
+        saved = write(self.run, self.branch, RunState({**state.arrays, **curves(self.history)}, state.meta), extra, reason,
+                      self.config.budget)
         self._autosave.saved(self._clock(), state.iteration)
-        thin_out(self.run, self.config.budget)
         return saved
+
+
+def branch_in(run: Path, found: Checkpoint | None) -> str:
+    """The branch on which a run goes on in a folder, so that it overwrites nothing of another."""
+    if found is not None and found.path is not None and run_of(found.path.resolve()) == run.resolve():
+        return goes_on_as(found.path.resolve(), found.state.iteration)
+    return free_branch(run, "run") if is_run(run) else MAIN
+
+
+def onward(timeline: Mapping[str, Any], found: Checkpoint, branch: str) -> dict[str, Any]:
+    """What a window knows of branches, with the run on `branch` from the checkpoint on; without a window nobody logs what is
+    done to it, so what came before is not replayed across that point."""
+    branches, before = [dict(one) for one in timeline.get("branches", ())], str(found.extra.get("branch", MAIN))
+    mine = next((one for one in branches if one.get("name") == before), None)
+    if mine is None:
+        return {}
+    iteration = found.state.iteration
+    if branch != before:
+        events = [asdict(event) for event in events_of(found.extra) if isinstance(event, Densified)]   # type: ignore
+        scores = [asdict(event) for event in events_of(found.extra) if isinstance(event, Evaluated)]   # type: ignore
+        lines = {name: [axis.tolist() for axis in series.values()] for name, series in history_of(found).series.items()}
+        mine |= {"tip": iteration, "densified": events, "evaluated": scores, "curves": lines}
+        branches.append({**mine, "name": branch, "label": branch, "parent": before, "fork": iteration, "folder": ""})
+        mine = branches[-1]
+    mine["known"] = iteration
+    return {**timeline, "branches": branches}
 
 
 def resume(trainer: Trainer, found: Checkpoint, changes: Mapping[str, Any]) -> list[str]:

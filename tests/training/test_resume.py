@@ -19,10 +19,11 @@ from app.__main__ import main
 from app.config import DensifyConfig, TrainConfig
 from app.data.checkpoints import find, place
 from app.data.scene import SceneError
+from app.records.lines import branches, read_lines
 from app.training import run as run_module
 from app.training import saving
 from app.training.autosave import AutosaveConfig
-from app.training.checkpoint import newest
+from app.training.checkpoint import newest, read, write
 from app.training.run import train_headless
 from app.training.trainer import Trainer
 from tests.training.test_trainer import fingerprint
@@ -161,7 +162,8 @@ import torch
 import app.training.run, app.training.trainer, app.training.evaluate
 from app.training.autosave import AutosaveConfig
 from app.data.checkpoints import find
-from app.training.checkpoint import newest
+from app.records.lines import branches, read_lines
+from app.training.checkpoint import newest, read, write
 from tests.training.test_resume import CONFIG
 from tests.training.tiny import make_scene
 
@@ -244,3 +246,32 @@ def test_a_new_run_in_the_folder_of_an_old_one_says_so_and_is_what_resuming_mean
     assert "has checkpoints of an earlier run" in capsys.readouterr().err
     assert newest(tmp_path).state.iteration == 0
     assert sorted(saved.iteration for saved in find(tmp_path)[0]) == [0, 9]
+
+
+def test_a_new_run_in_an_old_folder_and_one_that_goes_back_overwrite_nothing(tmp_path, scene):
+    often = AutosaveConfig(seconds=0, iterations=4)
+    train(scene, replace(CONFIG, iterations=12), tmp_path, autosave=often)
+    before = {saved.path: saved.path.read_bytes() for saved in find(tmp_path)[0]}
+    train(scene, replace(CONFIG, iterations=8, seed=9), tmp_path, autosave=often)
+    assert newest(tmp_path).extra["branch"] == "run-2" and newest(tmp_path).state.iteration == 8
+    train(scene, replace(CONFIG, iterations=12, opacity_lr=0.1), tmp_path, autosave=often,
+          resume_from=read(place(tmp_path, 4)))
+    assert newest(tmp_path).extra["branch"] == "main-2" and newest(tmp_path).state.iteration == 12
+    assert {path: path.read_bytes() for path in before} == before
+    found = branches(read_lines(tmp_path / "metrics.jsonl"))
+    assert [(name, rows[-1]["iteration"]) for name, rows in found.items()] == [("", 12), ("run-2", 8), ("main-2", 12)]
+
+
+def test_what_a_window_kept_beside_a_run_stays_through_a_leg_without_one(tmp_path, scene):
+    train(scene, replace(CONFIG, iterations=11), tmp_path)
+    path = newest(tmp_path).path
+    found = read(path)
+    timeline = {"entries": [], "branches": [{"name": "main", "label": "main", "parent": "", "fork": 0, "known": 0, "tip": 11,
+                                             "seconds": 1.0, "log": [], "folder": ""}]}
+    write(path, found.state, {**found.extra, "camera": {"width": 3}, "timeline": timeline, "selected_uid": 5})
+    train(scene, CONFIG, tmp_path, resume_from=read(path))
+    again = newest(tmp_path)
+    assert again.extra["camera"] == {"width": 3} and again.extra["selected_uid"] == 5 and again.state.iteration == 30
+    assert again.extra["timeline"]["branches"][0]["known"] == 11
+    assert again.state.arrays["history.loss"][0].tolist() == list(range(1, 31))
+    assert [event["iteration"] for event in again.extra["events"] if event["kind"] == "Densified"] == [10, 20]

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+METRICS, EVENTS, EVALUATIONS = "metrics.jsonl", "events.jsonl", "eval.jsonl"
+"""In the folder of a run."""
 LIMIT = 20_000
 """Lines kept for a disk that is full now; older ones are given up."""
 

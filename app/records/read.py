@@ -12,9 +12,8 @@ from typing import Any
 
 from app.data.scene import SceneError
 from app.records.about import FORMAT
-from app.records.lines import branches, current, read_lines
+from app.records.lines import EVALUATIONS, EVENTS, METRICS, branches, current, read_lines
 from app.records.place import CONFIG
-from app.records.record import EVALUATIONS, EVENTS, METRICS
 
 RESULTS = "results.json"
 BEGINNINGS = ("started", "restarted", "resumed")

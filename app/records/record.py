@@ -24,13 +24,12 @@ from typing import TYPE_CHECKING, Any
 
 from app.data.atomic import write_atomic
 from app.data.scene import SceneError
-from app.records.lines import Lines
+from app.records.lines import EVALUATIONS, EVENTS, METRICS, Lines
 from app.records.place import CONFIG
 
 if TYPE_CHECKING:
     import numpy as np
 
-METRICS, EVENTS, EVALUATIONS = "metrics.jsonl", "events.jsonl", "eval.jsonl"
 FLUSH_SECONDS = 1.0
 """A killed process loses the lines of so long a time."""
 EVERY = 10

@@ -30,6 +30,7 @@ def test_a_rasterizer_that_ends_the_process_is_no_faultless_one(ending, capsys):
     assert "SystemExit" in said.err and not said.out
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("function", ["polite", "rude"])
 def test_the_window_does_not_take_silence_for_a_report(ending, function):
     with running_engine() as window:

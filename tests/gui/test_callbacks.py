@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.gui.conftest import Window
 
 
@@ -30,6 +32,7 @@ def test_G18_a_slider_drag_of_1000_events_ends_on_the_last_value(window: Window)
     window.wait_for("shell.model.config['raster.alpha_max'] == 0.99", "reset to default")
 
 
+@pytest.mark.thorough
 def test_G18_no_callback_takes_5_ms(window: Window) -> None:
     """Keys and clicks: what takes longer is the engine's. On a busy machine any may have to wait for the processor, so
     its own time counts for each, and the clock's for nine in ten."""

@@ -12,6 +12,8 @@ from app.messages import OptionChanged
 from tests.gui.conftest import Window
 from tests.gui.test_laboratory import START, open_tab, press
 
+pytestmark = pytest.mark.thorough
+
 CONTROL = "next(p for n, p in shell._tabs.values() if n == 'control')"
 OPTIONS = "next(p for n, p in shell._tabs.values() if n == 'options')"
 
@@ -47,7 +49,6 @@ def test_the_parts_of_a_step_have_a_button_each(window: Window) -> None:
     assert window.get("engine.received[-1] == m.Step(37)")
 
 
-@pytest.mark.thorough
 def test_a_step_under_way_is_shown_and_the_buttons_follow(window: Window) -> None:
     open_tab(window, "control")
     window.run("engine.playing = False; engine.phase = 'backward'")
@@ -106,7 +107,6 @@ def test_changed_options_are_listed_and_marked_in_the_plots(window: Window) -> N
     assert window.get("dpg.get_value(shell.plots._options[0])")[0] == [12.0, 40.0]
 
 
-@pytest.mark.thorough
 def test_who_gets_the_time_is_sent_and_remembered(window: Window) -> None:
     open_tab(window, "control")
     field = f"next(f for f in {CONTROL}._fields if f.spec.path == 'view_share')"
@@ -143,7 +143,6 @@ def test_headless_yields_until_a_key_or_a_click(window: Window, how: str) -> Non
     assert window.received("Step") == steps and window.get("dpg.is_item_visible(shell.toolbar._play)")
 
 
-@pytest.mark.thorough
 def test_presets_say_what_they_change_and_can_be_saved_and_deleted(window: Window) -> None:
     open_tab(window, "options")
     presets = f"{OPTIONS}._presets"
@@ -171,7 +170,6 @@ def test_presets_say_what_they_change_and_can_be_saved_and_deleted(window: Windo
     assert json.loads((window.preferences.parent / "presets.json").read_text())["presets"] == {}
 
 
-@pytest.mark.thorough
 def test_the_search_leaves_what_has_the_words(window: Window) -> None:
     open_tab(window, "options")
     shown = f"[c.spec.path for c in {OPTIONS}._fields.controls if dpg.get_item_configuration(c.row)['show']]"
@@ -201,7 +199,6 @@ def test_a_drag_is_one_line_of_the_change_log() -> None:
     assert [c.iteration for c in log.changes] == [19]
 
 
-@pytest.mark.thorough
 def test_a_step_taken_by_mouse_part_by_part_on_the_demo(make_window: Callable[..., Window]) -> None:
     window = make_window(demo=True)
     window.peek_for("shell.model.snapshot.iteration > 20", START)

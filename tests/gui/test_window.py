@@ -50,6 +50,7 @@ def test_picture_is_on_the_screen_within_four_frames(window: Window) -> None:
     window.run("engine.playing = True; shell.preferences.axes = True")
 
 
+@pytest.mark.thorough
 def test_G28_a_click_picks_the_pixel_under_it(window: Window) -> None:
     """At the four corners of the picture, letterboxed or not, within a pixel of the screen."""
     for _ in range(2):

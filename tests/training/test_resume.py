@@ -135,6 +135,7 @@ def test_another_scene_is_refused(demo_run, tmp_path, scene):
         train(scene, replace(CONFIG, iterations=99), tmp_path, resume_from=newest(demo_run))
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM to send")
 def test_sigterm_saves_first(tmp_path):
     run = subprocess.Popen([sys.executable, "-m", "app", "train", str(ROOT / "assets" / "demo"), "-m", str(tmp_path),

@@ -34,8 +34,9 @@ class DensifyConfig:
     strategy: StrategyName = setting(
         "adc", "How Gaussians are born and die. adc: clone, split and prune as published; absgs: the same, but splits on the "
         "sum of absolute gradients (AbsGS); mcmc: dead ones move onto opaque ones, and the rest grow to the cap (3DGS as "
-        "MCMC): it never lowers the number of Gaussians, and a run that starts above the cap is trimmed to it; taming: grows "
-        "by a score to an exact budget (Taming-3DGS); none: their number stays.", choices=get_args(StrategyName))
+        "MCMC): it never lowers the number of Gaussians, and a run that starts above the cap is trimmed to it, while one "
+        "that goes on is not; taming: grows by a score to an exact budget (Taming-3DGS); none: their number stays.",
+        choices=get_args(StrategyName))
     absgrad: bool = setting(False, "adc: clone and split on the sum of absolute screen-space gradients, as gsplat's absgrad.")
     grad_threshold: float = setting(2e-4, "Densify above this average screen-space gradient.",
                                     lo=1e-5, hi=5e-3, log=True, valid=POSITIVE)

@@ -231,3 +231,16 @@ def test_ruff_is_content() -> None:
         check=False,
     )
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-1000:]
+
+
+@pytest.mark.thorough
+def test_pyright_is_content() -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "pyright", "--pythonpath", sys.executable],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert result.returncode == 0 and "0 errors" in result.stdout, result.stdout[-4000:] + result.stderr[-1000:]

@@ -9,7 +9,7 @@ import contextlib
 import json
 import time
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -94,6 +94,17 @@ def find(run: Path) -> tuple[list[Saved], list[str]]:
             complaints.append(str(error))
     found.sort(key=lambda saved: (saved.saved_at, saved.iteration), reverse=True)
     return found, complaints
+
+
+def none_whole(run: Path, complaints: Sequence[str]) -> str:
+    """One sentence about a run folder none of whose checkpoints can be read; `complaints` has one of each."""
+    files = sorted(run.glob(f"{FOLDER}/*/iteration_*{SUFFIX}"), key=lambda file: file.stat().st_mtime)
+    latest = next((said for file in reversed(files) for said in complaints if said.startswith(f"{file} ")), complaints[0])
+    if len(complaints) == 1:
+        return latest
+    what = "are damaged" if all(" damaged" in said for said in complaints) else "cannot be read"
+    return (f"all {len(complaints)} checkpoints in {run} {what} (newest: {latest.replace('; choose another', '')}); "
+            "choose another run")
 
 
 def thin_out(run: Path, budget: int) -> list[Path]:

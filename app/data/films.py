@@ -109,7 +109,8 @@ class VideoFile:
         self._encoder: Any = None
         try:
             self._encoder = imageio_ffmpeg.write_frames(
-                str(self._temporary), (width, height), fps=float(fps), quality=QUALITY, macro_block_size=1,
+                str(self._temporary), (width, height), quality=QUALITY, macro_block_size=1,
+                fps=float(fps),   # type: ignore[arg-type] - it takes 29.97 too
                 ffmpeg_log_level="quiet", output_params=[*BT709, "-movflags", "+faststart", "-f", "mp4"])
             self._encoder.send(None)   # looks for an encoder, which takes a moment in which Ctrl-C may come
         except BaseException:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from app.data import gaussians, ply
-from app.data.checkpoints import describe, find, is_run
+from app.data.checkpoints import describe, find, is_run, none_whole
 from app.data.colmap import list_colmap
 from app.data.images import DEFAULT_CACHE_BYTES, IMAGE_SUFFIXES, ImageCache
 from app.data.listing import Listing
@@ -144,7 +144,7 @@ def _recognise_run(path: Path) -> Recognised:
     else:
         saved, complaints = find(path)
     if not saved:
-        raise SceneError(complaints[0])
+        raise SceneError(none_whole(path, complaints))
     iterations = sorted({checkpoint.iteration for checkpoint in saved} | {number for number, _ in find_run(path)})
     return Recognised(str(path), "run", gaussians=saved[0].gaussians, source=str(saved[0].path), iterations=iterations,
                       warnings=complaints)

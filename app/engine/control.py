@@ -327,7 +327,7 @@ def _unreachable(engine: Engine, command: m.RunUntil) -> str | None:
         return f"The cap is {trainer.cap:,} Gaussians, so there will never be more than {value:,.0f}."
     if command.goal == "densify" and trainer.config.densify.strategy == "none":
         return "The strategy is none: nothing densifies."
-    if command.goal == "densify" and not any(plan.densifies(i) or plan.resets(i) for i in range(
+    if command.goal == "densify" and not any(trainer.strategy.due(i, plan) for i in range(
             trainer.iteration + 1, min(plan.stop, trainer.config.iterations + 1))):
         return f"No densification is to come; the schedule {plan.window}."
     return None

@@ -27,6 +27,7 @@ def densify_now(engine: Engine, command: DensifyNow) -> None:
 
 def at_once(engine: Engine, trainer: Trainer) -> None:
     """Do it, and say what came of it."""
+    trainer.strategy.refused = ""   # of another time; what fails before it is asked has said why
     record = engine.steps.attempt("Densification", trainer.densify_now)
     if record is None:
         if trainer.strategy.refused:

@@ -18,6 +18,8 @@ SHOWN = 400
 CURVE_POINTS = 300
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,39}")
 """Names are folders on disk as well."""
+RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9]) *(\..*)?", re.IGNORECASE)
+"""Windows has no folders with these names, nor with an ending behind them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,6 +140,8 @@ class Branches:
         if not NAME.fullmatch(name) or name.endswith((" ", ".")):
             return (f"{name!r} cannot be the name of a branch: take up to 40 letters, digits, spaces or ._+-, "
                     "a letter or digit first")
+        if RESERVED.fullmatch(name):
+            return f"{name!r} cannot be the name of a branch: Windows keeps it for a device; choose another name"
         if name.lower() in self.taken(folder):
             return f"There is a branch {name} already; choose another name"
         return ""

@@ -118,29 +118,28 @@ def transmittance(sight: Sight) -> Picture:
     return _false_color(sight, values, None, "transmittance", "", "viridis", fixed=(0.0, 1.0))
 
 
-@draws("error")
-def error(sight: Sight) -> Picture:
-    """Mean over channels of |render - photograph|, where the camera is a scene view's."""
+def _compared(sight: Sight, what: str, label: str, colors: str, *, signed: bool) -> Picture:
+    """Mean over channels of render - photograph, `signed` or not, where the camera is a scene view's."""
     image = _image(sight.render())
     photograph = _photograph(sight)
     if photograph is None:
-        return Picture(_dimmed(image), note=_NO_PHOTOGRAPH.format("an error"))
+        return Picture(_dimmed(image), note=_NO_PHOTOGRAPH.format(what))
     truth, inside = photograph
-    values = np.abs(np.clip(image, 0.0, 1.0) - truth).mean(2)
-    return _false_color(sight, values, inside, "|render - photograph|", "of full scale", "turbo", sample=values[inside])
+    difference = np.clip(image, 0.0, 1.0) - truth
+    values = (difference if signed else np.abs(difference)).mean(2)
+    return _false_color(sight, values, inside, label, "of full scale", colors, sample=values[inside], signed=signed)
+
+
+@draws("error")
+def error(sight: Sight) -> Picture:
+    """Mean over channels of |render - photograph|, where the camera is a scene view's."""
+    return _compared(sight, "an error", "|render - photograph|", "turbo", signed=False)
 
 
 @draws("difference")
 def difference(sight: Sight) -> Picture:
     """render - photograph with its sign, mean over channels."""
-    image = _image(sight.render())
-    photograph = _photograph(sight)
-    if photograph is None:
-        return Picture(_dimmed(image), note=_NO_PHOTOGRAPH.format("a difference"))
-    truth, inside = photograph
-    values = (np.clip(image, 0.0, 1.0) - truth).mean(2)
-    return _false_color(sight, values, inside, "render - photograph", "of full scale", "coolwarm", sample=values[inside],
-                        signed=True)
+    return _compared(sight, "a difference", "render - photograph", "coolwarm", signed=True)
 
 
 @draws("truth")

@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from app.data.atomic import write_atomic
-from app.data.checkpoints import FORMAT, MAIN, VERSION, CheckpointError, Saved, find, header, text_sum
+from app.data.checkpoints import FORMAT, MAIN, VERSION, CheckpointError, Saved, find, header, none_whole, text_sum
 from app.training.state import RunState
 
 
@@ -52,7 +52,7 @@ def write(path: Path, state: RunState, extra: Mapping[str, Any] | None = None, *
 
 def _sum(array: np.ndarray) -> int:
     """Checksum of an array's bytes."""
-    return zlib.crc32(memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
+    return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
 def _finite(value: Any) -> Any:
@@ -71,12 +71,19 @@ def read(path: Path) -> Checkpoint:
         meta, extra = json.loads(found["meta"]), json.loads(found.get("extra", "{}"))
         sums = json.loads(found.get("checksums", "{}"))
         with safe_open(path, framework="np") as file:
-            arrays = {name: file.get_tensor(name) for name in file.keys()}   # noqa: SIM118 - no dictionary
+            names = set(file.keys())
+            strange = min(sums.keys() - names, default="") or min(names - sums.keys(), default="")
+            if strange:
+                raise CheckpointError(f"{path} is damaged: {strange} {'is missing' if strange in sums else 'was added'}; "
+                                      "choose another")
+            arrays = {name: file.get_tensor(name) for name in names}
         state = RunState(arrays, meta)
         _ = state.iteration, state.count
-    except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
+    except CheckpointError:
+        raise
+    except (SafetensorError, OSError, AttributeError, KeyError, ValueError, TypeError) as error:
         raise CheckpointError(f"{path} is damaged ({error}); choose another") from None
-    wrong = [name for name, array in arrays.items() if sums.get(name) != _sum(array)]
+    wrong = [name for name, array in arrays.items() if sums[name] != _sum(array)]
     if wrong:
         raise CheckpointError(f"{path} is damaged: the checksum of {wrong[0]} differs; choose another")
     return Checkpoint(state, extra, path=path)
@@ -85,6 +92,8 @@ def read(path: Path) -> Checkpoint:
 def newest(path: Path) -> Checkpoint:
     """The checkpoint that a file or a run folder stands for: of a folder, the newest that is not damaged; the notices
     name those that are. Raises CheckpointError when there is none."""
+    if not path.exists():
+        raise CheckpointError(f"{path} does not exist; name a checkpoint or the folder of a run")
     if path.is_file():
         return read(path)
     found, complaints = find(path)
@@ -96,5 +105,5 @@ def newest(path: Path) -> Checkpoint:
         else:
             return Checkpoint(checkpoint.state, checkpoint.extra, (*complaints, *checkpoint.notices), saved.path)
     if complaints:
-        raise CheckpointError(complaints[0])
+        raise CheckpointError(none_whole(path, complaints))
     raise CheckpointError(f"{path} has no checkpoint to resume from; train into it first, or name another run")

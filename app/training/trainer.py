@@ -68,7 +68,7 @@ class StepReport:
 
 
 class Trainer:
-    """Trains `scene` (its training split) from `params`, or from its points, or from random ones.
+    """Trains `scene` (its training split) from `params` as they are, or from its points, or from random ones.
 
     `progress` is called while the first Gaussians are placed; an exception raised in it ends that.
     `notices` collects sentences for the user; whoever runs the trainer takes them out.
@@ -87,13 +87,14 @@ class Trainer:
         self.backend = pipeline.resolve_backend(backend)
         self.device = pipeline.device_of(self.backend)
         self.memory_cap: int | None = None      # of the device's free memory
+        self.said: set[str] = set()              # sentences that a run says once
         if params is None:
             params, notice = initial_params(scene.points, self.views, sh_degree=config.sh_degree, device=self.device,
                                             init_points=config.init_points, seed=config.seed, progress=progress)
             if notice:
                 self.notices.append(notice)
-        self.said: set[str] = set()              # sentences that a run says once
-        self.take_up(STRATEGIES[config.densify.strategy]().admit(params, self.cap, self._warn))
+            params = STRATEGIES[config.densify.strategy]().admit(params, self.cap, self._warn)
+        self.take_up(params)
 
     def take_up(self, params: GaussianParams) -> None:
         """Begin with these Gaussians: nothing is known of them, and no step was taken."""
@@ -223,6 +224,8 @@ class Trainer:
             half = type(before) is not type(self.strategy) and self.strategy.wants_absolute(self.config)
         if half or path == "densify.absgrad":
             self.statistics.clear()  # half of one statistic and half of the other would be neither
+        if path == "densify.cap":
+            self.strategy.taken_up(self.state)
         if path in ("iterations", "schedule_iterations"):
             self.notices.append(schedule.window_moves(self.config))
 
@@ -342,7 +345,8 @@ class Trainer:
         return self.strategy.candidates(self.state, iteration, self.config, self.schedule)
 
     def densify_now(self) -> DensifyRecord | None:
-        """A densification at once, whatever the schedule says; None, with a notice, where nothing can be done."""
+        """A densification at once, whatever the schedule says; None, with the reason in strategy.refused, where nothing can be
+        done."""
         self.settle()
         record = self.strategy.densify_now(self.state, self.iteration, self.config, self.schedule)
         if record is not None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from app import messages as m
 from app.config import DensifyConfig, TrainConfig
+from app.engine import control
 from app.pace import PaceConfig
 from app.training.densify.base import DensifyRecord
 from app.training.trainer import Trainer
 from tests.app.engine_doubles import QuickTrainer, Window, request_for, running_engine, trainer_class
+from tests.training.tiny import make_scene
 
 
 class Densifying(Trainer):
@@ -214,6 +218,15 @@ def test_a_densification_that_will_never_come_is_no_goal(quick):
     assert "No densification is to come" in run_until(quick, "densify")
     quick.send(m.SetOption("densify.strategy", "none"))
     assert "strategy is none" in run_until(quick, "densify")
+
+
+def test_opacity_resets_are_no_densification_for_a_strategy_that_never_resets():
+    config = TrainConfig(iterations=40, schedule_iterations=30_000, densify=DensifyConfig(every=100, start=0, reset_every=10))
+    for strategy, reachable in (("adc", True), ("mcmc", False)):
+        trainer = Trainer(make_scene(), replace(config, densify=replace(config.densify, strategy=strategy)), backend="cpu")
+        engine = SimpleNamespace(model=None, control=SimpleNamespace(trainer=trainer))
+        problem = control._unreachable(engine, m.RunUntil("densify"))
+        assert (problem is None) == reachable and (reachable or "No densification is to come" in problem)
 
 
 def test_until_stop_ends_at_the_first_loss_that_is_not_a_number():

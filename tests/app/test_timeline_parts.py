@@ -139,6 +139,12 @@ def test_names_that_cannot_be_folders_or_are_taken_are_refused(tmp_path, name):
     assert tree().refusal(name, tmp_path)
 
 
+@pytest.mark.parametrize("name", ["con", "NUL", "Aux", "prn", "com1", "LPT9", "nul.txt", "Con .a"])
+def test_names_that_windows_keeps_for_devices_are_refused(tmp_path, name):
+    assert "Windows keeps it for a device" in tree().refusal(name, tmp_path)
+    assert tree().refusal(f"my {name}", tmp_path) == tree().refusal(f"{name[:3]}x", tmp_path) == ""
+
+
 def test_good_names_are_taken_and_free_ones_found(tmp_path):
     (tmp_path / "checkpoints" / "branch-5").mkdir(parents=True)
     assert tree().refusal("Slower means 0.1", tmp_path) == "" and tree().free_name(tmp_path) == "branch-6"

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import random
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors import safe_open
 from safetensors.numpy import save
 
 from app.data.checkpoints import FORMAT, CheckpointError, describe, find, place, thin_out
@@ -86,10 +89,33 @@ def test_the_newest_whole_one_is_taken_and_damaged_ones_are_named(tmp_path):
     assert found.state.iteration == 1 and len(found.notices) == 2
     assert [saved.iteration for saved in find(tmp_path)[0]] == [2, 1]   # a header alone does not tell of the arrays
     place(tmp_path, 1).unlink()
-    with pytest.raises(CheckpointError, match="iteration_3"):
+    os.utime(place(tmp_path, 2), (1e9, 1e9))
+    with pytest.raises(CheckpointError) as caught:
         newest(tmp_path)
+    assert re.fullmatch(r"all 2 checkpoints in \S+ are damaged \(newest: \S+iteration_3\S+ is no checkpoint or is damaged "
+                        r".*\); choose another run", str(caught.value))
+    place(tmp_path, 2).unlink()
+    with pytest.raises(CheckpointError, match=f"^{place(tmp_path, 3)} is no checkpoint or is damaged"):
+        newest(tmp_path)
+    (tmp_path / "empty").mkdir()
     with pytest.raises(CheckpointError, match="no checkpoint to resume from"):
-        newest(tmp_path / "nothing here")
+        newest(tmp_path / "empty")
+    with pytest.raises(CheckpointError, match="nope does not exist; name a checkpoint or the folder of a run"):
+        newest(tmp_path / "nope")
+
+
+@pytest.mark.parametrize("name", some(3).arrays)
+def test_an_array_that_was_taken_out_or_put_in_is_found_out(tmp_path, name):
+    path = place(tmp_path, 3)
+    write(path, some(3))
+    with safe_open(path, framework="np") as file:
+        meta, arrays = file.metadata(), {n: file.get_tensor(n) for n in file.keys()}   # noqa: SIM118
+    path.write_bytes(save({n: array for n, array in arrays.items() if n != name}, meta))
+    with pytest.raises(CheckpointError, match=f"^{path} is damaged: {name} is missing; choose another$"):
+        read(path)
+    path.write_bytes(save({**arrays, f"{name}.more": arrays[name].copy()}, meta))
+    with pytest.raises(CheckpointError, match=f"^{path} is damaged: {name}.more was added; choose another$"):
+        read(path)
 
 
 def test_C10_a_full_disk_keeps_the_old_file(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.config import DensifyConfig, TrainConfig
+from app.config import DensifyConfig, StrategyName, TrainConfig
+from app.gui.panels.densify_strategy import ABOUT, LABELS
 from app.training.densify.absgs import AbsGS
 from app.training.densify.mcmc import MarkovChain
 from app.training.densify.statistics import COUNT
@@ -185,7 +187,22 @@ def test_densify_now_says_why_nothing_can_be_done():
         if strategy != "mcmc":   # whose growth is at the cap
             trainer.config = replace(trainer.config, densify=replace(trainer.config.densify, taming_budget=60))
         assert trainer.densify_now() is None and not trainer.records
-        assert trainer.candidates().problem and any("Nothing was densified" in text for text in trainer.notices)
+        assert trainer.strategy.refused and trainer.candidates().problem == trainer.strategy.refused
+        assert not any("Nothing was densified" in text for text in trainer.notices)   # whoever asked says it, once
+        problem, trainer.strategy.refused = trainer.strategy.refused, "of another time"
+        assert trainer.densify_now() is None and trainer.strategy.refused == problem
+
+
+def test_a_strategy_is_entered_wherever_it_has_to_be():
+    assert tuple(STRATEGIES) == get_args(StrategyName) == tuple(LABELS) == tuple(ABOUT)
+    assert all(name == kind.NAME for name, kind in STRATEGIES.items())   # type: ignore[attr-defined]
+
+
+def test_only_those_that_reset_opacities_have_something_to_do_at_a_reset():
+    schedule = replace(trainer_of("adc").schedule, start=0, every=12, stop=60, reset_every=10)
+    due = {name: [i for i in range(1, 70) if kind().due(i, schedule)] for name, kind in STRATEGIES.items()}
+    assert due["mcmc"] == [12, 24, 36, 48] and due["none"] == []
+    assert due["adc"] == due["absgs"] == due["taming"] == [10, 12, 20, 24, 30, 36, 40, 48, 50]
 
 
 def test_densify_now_acts_whatever_the_schedule_says():

@@ -15,7 +15,7 @@ from app.config import DensifyConfig, TrainConfig
 from app.data.scene import Scene, SceneError, View
 from app.training import step as step_module
 from app.training import trainer as trainer_module
-from app.training.densify.base import DensifyRecord, Strategy
+from app.training.densify.base import Candidates, DensifyRecord, Strategy
 from app.training.trainer import STRATEGIES, Trainer
 from app.training.verdict import TrainingStopped
 from app.training.views import ViewOrder, load_target
@@ -101,6 +101,12 @@ def test_F05_order_is_backward_statistics_adam_gradients_dropped_densify(monkeyp
             assert not torch.equal(state.rows["means"].detach(), before["means"])
             events.append("densify")
             return None
+
+        def plan(self, state, *_) -> Candidates:
+            return Candidates.nothing(state.rows, "it only watches.")
+
+        def carry_out(self, *_) -> DensifyRecord:
+            raise AssertionError("nothing was planned")
 
     backward, step = torch.Tensor.backward, trainer.state.optimizer.step
     monkeypatch.setattr(torch.Tensor, "backward", lambda self, *a: (events.append("backward"), backward(self, *a))[1])

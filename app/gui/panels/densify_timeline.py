@@ -11,7 +11,13 @@ from app.gui.widgets import Ui, heading, label, paint, show, swatch, tooltip
 from app.inspection.densification_results import KINDS
 
 HEIGHT = 190
-_OF: dict[str, Color] = {kind.name: (*(round(255 * c) for c in kind.color), 255) for kind in KINDS}
+
+
+def _color(red: float, green: float, blue: float) -> Color:
+    return round(255 * red), round(255 * green), round(255 * blue), 255
+
+
+_OF = {kind.name: _color(*kind.color) for kind in KINDS}
 LAYERS: tuple[tuple[str, str, Color, str], ...] = (   # drawn in this order, the tallest first
     ("relocated", "moved", _OF["dead"], "dead ones moved onto others"),
     ("split", "split", _OF["split"], "replaced by two, which adds one"),

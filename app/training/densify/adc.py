@@ -34,6 +34,9 @@ class AdaptiveDensityControl(Strategy):
     def after_backward(self, state: TrainState, seen: ViewGradients, config: TrainConfig) -> None:
         GradientStatistics(state.rows).add(seen, self.wants_absolute(config))
 
+    def due(self, iteration: int, schedule: Schedule) -> bool:
+        return schedule.densifies(iteration) or schedule.resets(iteration)
+
     @torch.no_grad()
     def after_step(self, state: TrainState, iteration: int, config: TrainConfig,
                    schedule: Schedule) -> DensifyRecord | None:

@@ -1,6 +1,7 @@
 """What a densification strategy is: a plan of the next event that anybody may look at, and hooks around the optimiser's step.
 
-A new one is a file beside this and its name in StrategyName of app/config.py and STRATEGIES of app/training/trainer.py.
+A new one is a file beside this, its name in StrategyName of app/config.py, its class in STRATEGIES of app/training/trainer.py,
+and what the window says of it in app/gui/panels/densify_strategy.py.
 """
 
 from __future__ import annotations
@@ -135,7 +136,7 @@ class Strategy(ABC):
     then happens."""
 
     refused: str = ""
-    """Why the last densify_now() did nothing."""
+    """Why the last densify_now() did nothing; empty where it did something."""
     KEPT: ClassVar[tuple[str, ...]] = ()
     """Attributes, JSON values all, that a run needs to go on exactly where it was saved."""
 
@@ -144,13 +145,13 @@ class Strategy(ABC):
         return config.densify.absgrad or config.densify.absolute
 
     def admit(self, params: GaussianParams, cap: int, warn: Callable[[str], None]) -> GaussianParams:
-        """The Gaussians that a run starts with."""
+        """Those of the Gaussians that a new run would start with that it does start with; not asked when a run goes on."""
         if cap < len(params):
             warn(f"The run starts with {len(params):,} Gaussians, more than the cap of {cap:,}: none will be added.")
         return params
 
     def taken_up(self, state: TrainState) -> None:
-        """It is chosen while a run goes on."""
+        """It is chosen, or the cap is changed, while a run goes on."""
         return
 
     def regularise(self, state: TrainState, gradients: dict[str, Tensor], config: TrainConfig) -> dict[str, Tensor]:
@@ -166,14 +167,18 @@ class Strategy(ABC):
                    schedule: Schedule) -> DensifyRecord | None:
         """Change the rows when it is time; None when nothing was due."""
 
+    def due(self, iteration: int, schedule: Schedule) -> bool:
+        """Whether after_step() has something to do at an iteration, beyond what it does in every step."""
+        return schedule.densifies(iteration)
+
+    @abstractmethod
     def plan(self, state: TrainState, iteration: int, config: TrainConfig, schedule: Schedule,
              rng: np.random.Generator) -> Candidates:
         """What an event at `iteration` would do; changes nothing but `rng`, where it draws."""
-        return Candidates.nothing(state.rows, "This strategy adds and removes no Gaussians.")
 
+    @abstractmethod
     def carry_out(self, state: TrainState, plan: Candidates, iteration: int) -> DensifyRecord:
-        """Do what plan() of these very rows gave."""
-        raise NotImplementedError(f"{type(self).__name__} plans nothing")
+        """Do what plan() of these very rows gave. Not called for a plan with a problem."""
 
     def candidates(self, state: TrainState, iteration: int, config: TrainConfig, schedule: Schedule) -> Candidates:
         """What an event at `iteration` would do as things stand; changes nothing, and draws from a copy of the rng."""
@@ -181,12 +186,12 @@ class Strategy(ABC):
             return self.plan(state, iteration, config, schedule, copy.deepcopy(state.rng))
 
     def densify_now(self, state: TrainState, iteration: int, config: TrainConfig, schedule: Schedule) -> DensifyRecord | None:
-        """An event at once, whatever the schedule says; None, with a sentence for the user, where nothing can be done."""
+        """An event at once, whatever the schedule says; None, with the reason in `refused`, where nothing can be done."""
+        self.refused = ""
         with torch.no_grad():
             plan = self.plan(state, iteration, config, schedule, state.rng)
-            self.refused = plan.problem
             if plan.problem:
-                state.warn(f"Nothing was densified: {plan.problem}")
+                self.refused = plan.problem
                 return None
             record = self.carry_out(state, plan, iteration)
         return replace(record, event=replace(record.event, asked=True))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from app.config import StrategyName, TrainConfig
-from app.training.densify.base import DensifyRecord, Strategy, TrainState, ViewGradients
+from app.messages import Densified
+from app.training.densify.base import Candidates, DensifyRecord, Strategy, TrainState, ViewGradients
 from app.training.densify.statistics import GradientStatistics
 from app.training.schedule import Schedule
 
@@ -17,3 +20,13 @@ class NoDensification(Strategy):
     def after_step(self, state: TrainState, iteration: int, config: TrainConfig,
                    schedule: Schedule) -> DensifyRecord | None:
         return None
+
+    def due(self, iteration: int, schedule: Schedule) -> bool:
+        return False
+
+    def plan(self, state: TrainState, iteration: int, config: TrainConfig, schedule: Schedule,
+             rng: np.random.Generator) -> Candidates:
+        return Candidates.nothing(state.rows, "This strategy adds and removes no Gaussians.")
+
+    def carry_out(self, state: TrainState, plan: Candidates, iteration: int) -> DensifyRecord:
+        return DensifyRecord(Densified(iteration, count=len(state.rows), strategy=self.NAME))

@@ -49,23 +49,24 @@ def unmoved(subject: Subject) -> Tensor:
 
 # ------------------------------------------------------------------ screen space
 
+def _screen(subject: Subject, name: str) -> Tensor | None:
+    """[N] the norm of what the tap gathered as `name`, the last view's."""
+    tap, camera = subject.training.tap, subject.training.last_camera
+    gathered = None if tap is None else getattr(tap, name)
+    return None if gathered is None or camera is None else screen_gradient(gathered, camera.width, camera.height)
+
+
 @probe("mean2d_grad", "|∂L/∂mean2D| signed sum, last step", PER_NDC, log=True, unseen=unseen_last,
        help="Norm of the screen-space gradient of the last view's loss; pixels that pull in opposite ways cancel.")
 def _mean2d_grad(subject: Subject) -> Tensor | None:
-    tap, camera = subject.training.tap, subject.training.last_camera
-    if tap is None or tap.v_means2d is None or camera is None:
-        return None
-    return screen_gradient(tap.v_means2d, camera.width, camera.height)
+    return _screen(subject, "v_means2d")
 
 
 @probe("mean2d_grad_abs", "|∂L/∂mean2D| sum of absolutes, last step", PER_NDC, log=True, unseen=unseen_last,
        missing="turn densify.absgrad on and take a step",
        help="As AbsGS sums it: pixels that pull in opposite ways add up. Gathered while densify.absgrad is on.")
 def _mean2d_grad_abs(subject: Subject) -> Tensor | None:
-    tap, camera = subject.training.tap, subject.training.last_camera
-    if tap is None or tap.v_abs_means2d is None or camera is None:
-        return None
-    return screen_gradient(tap.v_abs_means2d, camera.width, camera.height)
+    return _screen(subject, "v_abs_means2d")
 
 
 @probe("mean2d_grad_average", "|∂L/∂mean2D| averaged as densification does", PER_NDC, log=True, unseen=never_seen,

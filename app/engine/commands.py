@@ -15,9 +15,9 @@ from app.engine import (
     laboratory,
     pictures,
     selecting,
-    timeline_jobs,
     work,
 )
+from app.engine.timeline import jobs as timeline
 
 if TYPE_CHECKING:
     from app.engine.loop import Engine
@@ -120,6 +120,6 @@ HANDLERS: dict[type[m.Command], Callable[[Engine, Any], None]] = {
     m.DensifyNow: densifying.densify_now,
     m.TakePart: control.take_part, m.RunUntil: control.run_until, m.SetOptions: control.set_options,
     m.SetPace: control.set_pace,
-    m.Replay: timeline_jobs.replay, m.BranchFrom: timeline_jobs.branch_from, m.SwitchBranch: timeline_jobs.switch_branch,
-    m.RenameBranch: timeline_jobs.rename_branch, m.DeleteBranch: timeline_jobs.delete_branch,
+    m.Replay: timeline.replay, m.BranchFrom: timeline.branch_from, m.SwitchBranch: timeline.switch_branch,
+    m.RenameBranch: timeline.rename_branch, m.DeleteBranch: timeline.delete_branch,
 }

@@ -29,7 +29,7 @@ from app.engine.recorder import Recorder
 from app.engine.selecting import Selection
 from app.engine.settings import EngineSettings
 from app.engine.steps import Steps
-from app.engine.timeline import Timeline
+from app.engine.timeline.timeline import Timeline
 from app.engine.view import Viewer
 from app.history import History, Smoothed
 from app.mailbox import Fifo, Latest

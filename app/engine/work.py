@@ -146,7 +146,7 @@ def reset(engine: Engine) -> Job:
 
     def run() -> Work:
         from app.engine.opening import build_trainer
-        from app.engine.timeline_jobs import restart
+        from app.engine.timeline.jobs import restart
 
         model = engine.model
         assert model is not None and model.scene is not None

@@ -9,8 +9,8 @@ import pytest
 
 from app import messages as m
 from app.config import DensifyConfig, TrainConfig
-from app.engine import timeline_pace
 from app.engine.memory import rss_bytes
+from app.engine.timeline import pace
 from app.records.place import Place
 from app.training.autosave import AutosaveConfig
 from tests.app.engine_doubles import Window, request_for, running_engine
@@ -21,7 +21,7 @@ from tests.training.tiny import make_scene
 @pytest.fixture(autouse=True)
 def _dense(monkeypatch):
     """Copies as often as they may be, whatever they cost on this machine."""
-    monkeypatch.setattr(timeline_pace, "SHARE", 1e3)
+    monkeypatch.setattr(pace, "SHARE", 1e3)
 
 
 class Straight:

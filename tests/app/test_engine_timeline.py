@@ -10,7 +10,7 @@ import pytest
 
 from app import messages as m
 from app.config import StrategyName
-from app.engine import timeline_pace
+from app.engine.timeline import pace
 from app.inspection.questions import Sight, XRayQuestion
 from tests.app.engine_doubles import request_for, running_engine
 from tests.app.timeline_doubles import CONFIG, REAL, bits, branch, settled, steps, texts
@@ -19,7 +19,7 @@ from tests.app.timeline_doubles import CONFIG, REAL, bits, branch, settled, step
 @pytest.fixture(autouse=True)
 def _dense(monkeypatch):
     """Copies as often as they may be, whatever they cost on this machine."""
-    monkeypatch.setattr(timeline_pace, "SHARE", 1e3)
+    monkeypatch.setattr(pace, "SHARE", 1e3)
 
 
 def test_moments_are_kept_before_events_and_shown_at_once():

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.engine.timeline_branches import Branch, Branches, Entry
-from app.engine.timeline_memory import memory, remember
-from app.engine.timeline_pace import SHARE, CapturePace
-from app.engine.timeline_ring import MOST, Kept, Ring
+from app.engine.timeline.branches import Branch, Branches, Entry
+from app.engine.timeline.memory import memory, remember
+from app.engine.timeline.pace import SHARE, CapturePace
+from app.engine.timeline.ring import MOST, Kept, Ring
 
 
 @dataclass

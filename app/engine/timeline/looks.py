@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from app.engine.background import Background
-from app.engine.timeline_branches import Branch
-from app.engine.timeline_ring import Kept
+from app.engine.timeline.branches import Branch
+from app.engine.timeline.ring import Kept
 from app.messages import Moment, ViewRequest
 
 if TYPE_CHECKING:
     from app.engine.loop import Engine
     from app.engine.model import Model
-    from app.engine.timeline import Timeline
+    from app.engine.timeline.timeline import Timeline
 
 
 class Looks:
@@ -66,7 +66,7 @@ class Looks:
 
     def _read(self, of: Branch, iteration: int) -> None:
         """Begin to read a file in a helper thread; advance() takes in what it brings."""
-        from app.engine.timeline_replay import read_file
+        from app.engine.timeline.replay import read_file
 
         path = of.on_disk[iteration]
         self.reading = of, iteration, self._engine.background(lambda report: read_file(path), "moment")
@@ -87,7 +87,7 @@ class Looks:
 
     def model_of(self, kept: Kept) -> Model:
         """Its Gaussians, to be drawn."""
-        from app.engine.timeline_replay import MomentModel
+        from app.engine.timeline.replay import MomentModel
 
         live = self._engine.model
         assert live is not None

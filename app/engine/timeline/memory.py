@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from app.engine.timeline_branches import Branch, Branches, Entry
+from app.engine.timeline.branches import Branch, Branches, Entry
 from app.messages import Densified, Evaluated
 
 if TYPE_CHECKING:
-    from app.engine.timeline import Timeline
+    from app.engine.timeline.timeline import Timeline
 
 EVENTS = 500
 """Of each kind and branch, the last ones."""

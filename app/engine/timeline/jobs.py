@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from app import messages as m
 from app.data.checkpoints import FOLDER, SUFFIX
 from app.engine.jobs import Job, Refused, Work
-from app.engine.timeline_branches import Branch
-from app.engine.timeline_ring import Kept
+from app.engine.timeline.branches import Branch
+from app.engine.timeline.ring import Kept
 from app.history import History
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def replay(engine: Engine, command: m.Replay) -> None:
 
 
 def _replay(engine: Engine, moment: m.Moment) -> Work:
-    from app.engine.timeline_replay import reach
+    from app.engine.timeline.replay import reach
     from app.training.state import capture
 
     timeline = engine.timeline
@@ -111,7 +111,7 @@ def _move(engine: Engine, moment: m.Moment, branch: Callable[[], Branch]) -> Non
 
 def _go(engine: Engine, moment: m.Moment, branch: Callable[[], Branch]) -> Work:
     """The run goes on at a moment, on a branch that is made when it is reached."""
-    from app.engine.timeline_replay import reach
+    from app.engine.timeline.replay import reach
 
     timeline, model = engine.timeline, engine.model
     if model is None or not timeline.follow():
@@ -157,7 +157,7 @@ def _enter(engine: Engine, branch: Branch, trainer: Trainer, moment: m.Moment) -
     that are other ones by that, in words."""
     from app.engine.selecting import Selection
     from app.engine.selection import index_of
-    from app.engine.timeline_replay import live_options
+    from app.engine.timeline.replay import live_options
     from app.engine.work import LastEvaluation
     from app.options import flatten
 

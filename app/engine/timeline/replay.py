@@ -13,7 +13,7 @@ from app.config import TrainConfig
 from app.engine.background import Report
 from app.engine.jobs import Refused
 from app.engine.model import Model
-from app.engine.timeline_ring import Kept
+from app.engine.timeline.ring import Kept
 from app.messages import Moment
 from app.options import config_from
 from app.training import checkpoint, schedule

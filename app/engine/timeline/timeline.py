@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from app.data.checkpoints import FOLDER, SUFFIX
-from app.engine.timeline_branches import Branch, Branches, Entry
-from app.engine.timeline_looks import Looks
-from app.engine.timeline_pace import CapturePace
-from app.engine.timeline_ring import Kept, Ring
+from app.engine.timeline.branches import Branch, Branches, Entry
+from app.engine.timeline.looks import Looks
+from app.engine.timeline.pace import CapturePace
+from app.engine.timeline.ring import Kept, Ring
 from app.messages import BranchState, Curve, Densified, Evaluated, Event, Moment, RunSaved, TimelineState
 from app.training.memory import available_bytes
 
@@ -249,13 +249,13 @@ class Timeline:
 
     def memory(self) -> dict[str, Any]:
         """As JSON, for a checkpoint."""
-        from app.engine.timeline_memory import memory
+        from app.engine.timeline.memory import memory
 
         return memory(self) if self.follow() else {}
 
     def remember(self, told: Mapping[str, Any] | None) -> None:
         """The run was taken up from a checkpoint that holds what memory() gave."""
-        from app.engine.timeline_memory import remember
+        from app.engine.timeline.memory import remember
 
         if not self.follow() or not told:
             return

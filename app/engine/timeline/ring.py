@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from app.data.ring import surplus
 
 if TYPE_CHECKING:
-    from app.engine.timeline_branches import Entry
+    from app.engine.timeline.branches import Entry
     from app.training.state import RunState
 
 MOST = 256

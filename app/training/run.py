@@ -22,11 +22,13 @@ from app.data.gaussians import write_gaussians
 from app.data.scene import Scene, SceneError
 from app.options import config_from, flatten
 from app.records.about import versions
+from app.records.lock import take
 from app.records.place import prepare_output
+from app.records.read import RESULTS
 from app.signals import terminated_politely, whole_steps
 from app.training.arrays import to_arrays
 from app.training.autosave import AutosaveConfig
-from app.training.backend import ready_backend, set_threads, usable_cores
+from app.training.backend import Ready, ready_backend, set_threads, usable_cores
 from app.training.checkpoint import Checkpoint
 from app.training.evaluate import Evaluation, evaluate
 from app.training.memory import peak_rss_bytes
@@ -116,55 +118,66 @@ def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str
     a photograph that cannot be decoded) is raised after the last good parameters are saved.
     """
     prepare_output(out)
+    with take(out) as held:
+        ready = _ready(backend)
+        threads = threads or usable_cores()
+        set_threads(threads, ready.name)
+        trainer, seconds, history = begin(scene, config, ready.name, resume_from)
+        if held.problem:
+            say(held.problem)
+        write_cameras_json(out / "cameras.json", scene.views)
+        progress = Progress(config.iterations, quiet, trainer.iteration)
+        how = opening or Opening()
+        recording = Recording(out, trainer, threads=threads, how=how, tensorboard=tensorboard, say=say, seconds=seconds)
+        evaluation: Evaluation | None = None
+        saver = Saver(out, autosave or AutosaveConfig(), lambda: {"scene": described(scene, how), "seconds": seconds,
+                                                                  "history": history}, say, trainer.iteration)
+        try:
+            if resume_from is None and is_run(out):
+                say(f"{out} has checkpoints of an earlier run, which stay; this one begins anew, and --resume will "
+                    "mean it (--start_checkpoint FILE goes on with the other)")
+                saver.save(trainer, "start")   # so that resuming means this run from now on
+            while trainer.iteration < config.iterations:
+                began = time.perf_counter()
+                with whole_steps():
+                    report = trainer.step()
+                seconds += time.perf_counter() - began
+                progress.step(report)
+                recording.saved(saver.save_if_due(trainer), seconds)
+                recording.stepped(report, seconds)
+                while trainer.notices:
+                    say(trainer.notices.popleft())
+                last = trainer.iteration == config.iterations
+                if last or trainer.iteration in test_iterations:
+                    evaluation = measure(trainer, recording, history, seconds) or evaluation
+                if last or trainer.iteration in save_iterations:
+                    keep(trainer, out, recording, saver, seconds)
+            recording.note("finished", seconds)
+        except BaseException as error:
+            recording.note("stopped", seconds, reason=str(error) or type(error).__name__)
+            rescue(trainer, out, saver)
+            raise
+        finally:
+            progress.bar.close()
+            recording.close()
+        results = summarise(trainer, evaluation, history, seconds, threads, progress)
+        text = json.dumps(results, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+        write_atomic(out / RESULTS, lambda stream: stream.write(text.encode()))
+    if not recording.whole:
+        raise SceneError(f"the run is trained and saved in {out}, but its record there is not complete: what could not be "
+                         "written is said above")
+    return results
+
+
+def _ready(backend: str) -> Ready:
+    """The backend, built; what there is to say of it is said. Raises SceneError."""
     try:
         ready = ready_backend(backend)
     except ValueError as error:
         raise SceneError(f"{error}; --backend reference runs everywhere, slowly") from None
     if ready.sentence:
         say(ready.sentence)
-    threads = threads or usable_cores()
-    set_threads(threads, ready.name)
-    trainer, seconds, history = begin(scene, config, ready.name, resume_from)
-    progress = Progress(config.iterations, quiet, trainer.iteration)
-    write_cameras_json(out / "cameras.json", scene.views)
-    how = opening or Opening()
-    recording = Recording(out, trainer, threads=threads, how=how, tensorboard=tensorboard, say=say,
-                          seconds=seconds)
-    evaluation: Evaluation | None = None
-    saver = Saver(out, autosave or AutosaveConfig(), lambda: {"scene": described(scene, how), "seconds": seconds,
-                                                              "history": history}, say, trainer.iteration)
-    try:
-        if resume_from is None and is_run(out):
-            say(f"{out} has checkpoints of an earlier run, which stay; this one begins anew, and --resume will "
-                "mean it (--start_checkpoint FILE goes on with the other)")
-            saver.save(trainer, "start")   # so that resuming means this run from now on
-        while trainer.iteration < config.iterations:
-            began = time.perf_counter()
-            with whole_steps():
-                report = trainer.step()
-            seconds += time.perf_counter() - began
-            progress.step(report)
-            recording.saved(saver.save_if_due(trainer), seconds)
-            recording.stepped(report, seconds)
-            while trainer.notices:
-                say(trainer.notices.popleft())
-            last = trainer.iteration == config.iterations
-            if last or trainer.iteration in test_iterations:
-                evaluation = measure(trainer, recording, history, seconds) or evaluation
-            if last or trainer.iteration in save_iterations:
-                keep(trainer, out, recording, saver, seconds)
-        recording.note("finished", seconds)
-    except BaseException as error:
-        recording.note("stopped", seconds, reason=str(error) or type(error).__name__)
-        rescue(trainer, out, saver)
-        raise
-    finally:
-        progress.bar.close()
-        recording.close()
-    results = summarise(trainer, evaluation, history, seconds, threads, progress)
-    text = json.dumps(results, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-    write_atomic(out / "results.json", lambda stream: stream.write(text.encode()))
-    return results
+    return ready
 
 
 def measure(trainer: Trainer, recording: Recording, history: list[dict[str, float]], seconds: float) -> Evaluation | None:

@@ -42,7 +42,8 @@ class RenderArgs:
     turntable: bool = setting(False, "Once around the middle.")
     views: bool = setting(False, "From every camera of the photographs.")
     scene: Annotated[str, tyro.conf.arg(metavar="SCENE")] = setting(
-        "", "The scene that the Gaussians were trained on: its cameras and photographs; without it a run's cameras.json.")
+        "", "The scene that the Gaussians were trained on: its cameras and photographs; without it a run's cameras.json, or "
+        "the scene that the run names.")
     width: int = setting(0, "Of the pictures; 0 = 1280, or as the other side and the photographs say.", unit="px", lo=0,
                          hi=LARGEST_SIDE)
     height: int = setting(0, "Of the pictures; 0 = 720, or as the other side and the photographs say.", unit="px", lo=0,
@@ -110,13 +111,13 @@ def run(args: RenderArgs) -> int:
     scene = _scene(args)
     source = read_model(where)
 
-    from app.commands.render_cameras import shots, surroundings, views_of
+    from app.commands.render_cameras import guess, shots, surroundings, views_of
     from app.training.backend import ready_backend, set_threads, usable_cores
 
-    views = views_of(where, scene)
+    views, why = ([], "") if args.path else views_of(where, scene)
     wanted = shots(args, views, surroundings(views, scene, source.means(), args.up))
     ready = ready_backend(args.backend)
-    for sentence in (*source.notices, ready.sentence):
+    for sentence in (*source.notices, guess(args, views, why), ready.sentence):
         if sentence:
             say(sentence)
     set_threads(args.threads or usable_cores(), ready.name)

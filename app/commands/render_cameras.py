@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,9 +16,13 @@ from app.camera_path import framed, turntable
 from app.commands.errors import UsageError
 from app.data.camera_paths import load_path
 from app.data.cameras_json import read_cameras_json
+from app.data.checkpoints import find, header
 from app.data.films import frame_names, is_video
+from app.data.open import open_scene
 from app.data.orient import scene_center, scene_extent, scene_up
-from app.data.scene import Scene, View
+from app.data.scene import Scene, SceneError, View
+from app.demo import demo_folder
+from app.records.place import CONFIG
 from render.types import Camera
 
 if TYPE_CHECKING:
@@ -65,15 +72,46 @@ def surroundings(views: list[View], scene: Scene | None, means: np.ndarray, up: 
     return Surroundings(center, direction, extent, OUTSIDE * extent, ABOVE * OUTSIDE * extent)
 
 
-def views_of(model: Path, scene: Scene | None) -> list[View]:
-    """The scene's views, or stand-ins for the cameras that a run left beside its Gaussians; empty where there are none."""
+def views_of(model: Path, scene: Scene | None) -> tuple[list[View], str]:
+    """(views, why there are none): the scene's, or stand-ins for the cameras that a run left beside its Gaussians, or those of
+    the scene that the run names."""
     if scene is not None:
-        return scene.views
+        return scene.views, ""
     for folder in (model, *model.parents[:3]) if model.exists() else ():
         file = folder / "cameras.json"
         if folder.is_dir() and file.is_file():
-            return [View(name, camera, _no_image) for name, camera in read_cameras_json(file)]
-    return []
+            return [View(name, camera, _no_image) for name, camera in read_cameras_json(file)], ""
+    how = _named_scene(model)
+    path = str(demo_folder()) if how.get("kind") == "demo" else str(how.get("path") or "")
+    if not path:
+        return [], "no cameras are known"
+    try:
+        found = open_scene(path, resolution=int(how.get("resolution", -1)), long_side=int(how.get("long_side", 0)),
+                           images=str(how.get("images") or "") or None, eval_every=int(how.get("eval_every", 0)))
+    except (SceneError, TypeError, ValueError):
+        return [], f"the scene of the run, {path}, cannot be opened"
+    return found.views, ""
+
+
+def _named_scene(model: Path) -> Mapping[str, Any]:
+    """How a run's scene was opened, as its record says, or its newest checkpoint; empty where neither does."""
+    for folder in model.parents[:3] if model.is_file() else (model,):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            told = json.loads((folder / CONFIG).read_text(encoding="utf-8"))["scene"]
+            if isinstance(told, dict):
+                return told
+    with contextlib.suppress(OSError, SceneError, ValueError, KeyError, TypeError, AttributeError):
+        found = [model] if model.is_file() else [saved.path for saved in find(model)[0]]
+        told = json.loads(header(found[0])["extra"])["scene"] if found else {}
+        return told if isinstance(told, dict) else {}
+    return {}
+
+
+def guess(args: RenderArgs, views: list[View], why: str) -> str:
+    """What is said where up is guessed; empty where it is known, or not asked for."""
+    if views or args.up or not args.turntable:
+        return ""
+    return f"{why}, so up is guessed to be the direction -y: name the scene with --scene, or say --up X Y Z"
 
 
 def _no_image() -> np.ndarray:

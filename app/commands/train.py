@@ -12,6 +12,7 @@ import tyro
 from app.commands.parsing import UsageError
 from app.config import EVAL_EVERY, TrainConfig
 from app.options import OptionError, coerce, config_from, flatten
+from app.records.lock import require_free
 from app.training.autosave import AutosaveConfig
 from render.config import Backend, setting
 
@@ -107,6 +108,7 @@ def run(args: TrainArgs, again: Callable[[TrainArgs], TrainArgs] = lambda defaul
     require_threads(args.threads)
     require_tensorboard(args.tensorboard)
     out = Path(args.model_path)
+    require_free(out)
 
     # the slow imports come after the flags are known to be right
     from app.data.open import open_scene

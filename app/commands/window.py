@@ -18,6 +18,7 @@ from app.data.scene import SceneError
 from app.demo import demo_folder
 from app.gui.display import display_problem
 from app.options import config_from, flatten
+from app.records.lock import require_free
 from app.records.place import recent_runs
 from app.training.autosave import AutosaveConfig
 from render.config import Backend, setting
@@ -126,6 +127,8 @@ def run(args: WindowArgs, again: Callable[[WindowArgs], WindowArgs] = lambda def
     require_recognised(path)
     require_display()
     place = place_of(args)
+    if place is not None and is_run(run := Path(path).expanduser()):   # it will go on in its own folder
+        require_free(run if run.is_dir() else run.absolute().parents[2])
     from app.launch import launch
 
     return launch(
@@ -158,6 +161,7 @@ def place_of(args: WindowArgs) -> Place | None:
     require_tensorboard(args.tensorboard)
     if args.model_path:
         folder = Path(args.model_path).expanduser().absolute()
+        require_free(folder)
         prepare_output(folder)
         return Place(folder, tensorboard=args.tensorboard)
     preferences, _ = load(default_path())   # the window says what is wrong with them

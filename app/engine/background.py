@@ -22,6 +22,7 @@ class Background:
     """
 
     def __init__(self, work: Callable[[Report], Any], wake: Callable[[], None], name: str) -> None:
+        self.name = name
         self.progress: tuple[float, str] = (0.0, "")
         self.result: Any = None
         self.error: BaseException | None = None

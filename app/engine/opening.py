@@ -21,6 +21,7 @@ from app.engine.jobs import Work
 from app.engine.pacing import Pace
 from app.messages import ConfigChanged, OpenScene, SceneOpened, ViewInfo
 from app.options import OptionError, config_from, flatten, is_live, with_option
+from app.records.lock import RunLock, take
 from app.training.memory import is_out_of_memory
 
 if TYPE_CHECKING:
@@ -92,12 +93,13 @@ def open_as(path: str, how: Mapping[str, Any], settings: EngineSettings, report:
 
 def open_work(engine: Engine, command: OpenScene) -> Work:
     """The job behind OpenScene. The old model stays until the new one is complete."""
-    done = False
+    done, held = False, None
     before = engine.config
     try:
         reader = engine.background(lambda report: read_path(command, engine.settings, report), "open")
         opened = yield from reader.wait((0.0, 0.8))
         if opened.found is not None:
+            held = claim(engine, opened.found)
             engine.config = config_of(opened.found, command.changes)
         model, event = yield from build(engine, opened)
         said = take_up(model, opened.found, engine.config) if opened.found is not None else []
@@ -109,9 +111,17 @@ def open_work(engine: Engine, command: OpenScene) -> Work:
         if not done:   # refused or cancelled: the old model, if there is one, stands still until the user plays it
             engine.running, engine.steps_left = False, None
             engine.config = before
+        if held is not None:
+            held.release()   # the recorder has its own by now
     if opened.scene is not None:
         views = opened.scene.train + opened.scene.test
         engine.background(lambda report: prefetch(views, report), "decode")
+
+
+def claim(engine: Engine, found: Checkpoint) -> RunLock | None:
+    """The lock of the run that is to go on, where the window records runs. Raises SceneError where another process has it."""
+    run = run_of(found.path) if found.path is not None and engine.settings.record is not None else None
+    return None if run is None else take(run)
 
 
 def build(engine: Engine, opened: Opened) -> Generator[tuple[float, str] | None, None, tuple[Model, SceneOpened]]:

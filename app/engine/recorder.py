@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.data.cameras_json import write_cameras_json
+from app.engine.holding import Holding
 from app.engine.publish import device_name
 from app.messages import Densified, EngineFailed, Evaluated, Event, Notice, OptionChanged, RunSaved
 from app.options import flatten, is_live
@@ -29,7 +31,7 @@ class Recorder:
     """
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+        self._engine, self._holding = engine, Holding(engine)
         self.folder: Path | None = None
         self._record: RunRecord | None = None
         self._ended: list[RunRecord] = []
@@ -60,7 +62,7 @@ class Recorder:
     def resume_in(self, folder: Path) -> None:
         """The run that was taken up again goes on in its own folder; the next step says from which iteration."""
         self._begun, self._opening = False, {}
-        self._leave(folder if self._engine.settings.record is not None else None)
+        self._leave(folder if self._engine.settings.record is not None and self._holding.take(folder) else None)
 
     def rewind(self, event: str, *, branch: str | None = None, **fields: Any) -> None:
         """The trainer went back to the iteration at which it is now, as `event` says; with a name, on another branch."""
@@ -72,8 +74,11 @@ class Recorder:
 
     def _leave(self, folder: Path | None) -> None:
         """End the record of now, unless it lies in `folder`, where the next run is recorded."""
-        if self._record is not None and self._record.folder != folder:
-            self._record.end()
+        release = self._holding.leave(folder)
+        if self._record is None or self._record.folder == folder:
+            release()
+        else:
+            self._record.end(release)
             self._ended = [record for record in self._ended if record.going] + [self._record]
             self._record = None
         self.folder = folder
@@ -162,13 +167,18 @@ class Recorder:
 
     def _begin(self, iteration: int) -> bool:
         """Make the folder and describe the run; where that cannot be done the run goes on without a record."""
-        engine, folder = self._engine, self.folder
+        engine, folder, place = self._engine, self.folder, self._engine.settings.record
         assert folder is not None and engine.model is not None and engine.model.trainer is not None
+        if place is not None and folder != place.folder and not self._holding.holds(folder) and folder.exists():
+            folder = self.folder = Place(root=place.root).choose(engine.model.path)   # another has chosen it meanwhile
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             engine.notice(f"The run is not recorded: {folder} cannot be made ({(error.strerror or str(error)).lower()}); "
                           "training goes on, and -m names another folder.", "warning", aloud=True)
+            self._leave(None)
+            return False
+        if not self._holding.take(folder):
             self._leave(None)
             return False
         from app.training.recording import Opening, described, log_step
@@ -177,13 +187,13 @@ class Recorder:
         settings, scene = engine.settings, engine.model.trainer.scene
         what = described(scene, Opening(settings.resolution, settings.long_side, "", settings.eval_every))
         if self._record is None:
-            place = settings.record
             self._record = RunRecord(folder, tensorboard=bool(place and place.tensorboard))
         self._record.begin(
             about(flatten(engine.config), what, backend=engine.backend, threads=settings.threads,
                   device=device_name(engine.backend)), iteration=iteration, seconds=engine.seconds if iteration else 0.0,
             **self._opening)
         self._opening = {}
+        self._record.later(lambda: write_cameras_json(folder / "cameras.json", scene.views))
         if what["kind"] == "demo" and folder.parent == self._root():
             self._record.later(lambda: prune_demos(folder.parent, folder))
         self._begun = True

@@ -96,12 +96,10 @@ def read_run(path: str | Path) -> Run:
         raise SceneError(f"{path} is not the folder of a run: it has neither {METRICS} nor {RESULTS}; "
                          "name a folder that `splatscope train -m` wrote, or one that the window shows beside Run")
     try:
-        about, results = _object(folder / CONFIG), _object(folder / RESULTS)
+        about, results = _object(folder / CONFIG), read_results(folder)
         steps, tests, log = (read_lines(folder / name) for name in (METRICS, EVALUATIONS, EVENTS))
     except OSError as error:
         raise SceneError(f"{folder} cannot be read ({(error.strerror or str(error)).lower()}); check its permissions") from None
-    if results and not math.isfinite(number(results.get("iterations"))):
-        raise SceneError(f"{folder / RESULTS} is not of a run of splatscope: it names no iterations; choose another folder")
     if not results and not current(steps):
         raise SceneError(f"{path} holds no step that can be read: the run ended before its first was written, or "
                          f"{METRICS} is damaged; choose another run")
@@ -112,6 +110,24 @@ def read_run(path: str | Path) -> Run:
         raise SceneError(f"{folder / CONFIG} is not of a run of splatscope: it has no config or no scene; "
                          "choose another folder")
     return Run(folder, about, results, steps, tests, [event for event in log if math.isfinite(number(event.get("iteration")))])
+
+
+def read_results(folder: Path) -> dict[str, Any]:
+    """results.json of a run; empty where there is none. Raises SceneError for one that is damaged or of something else."""
+    results = _object(folder / RESULTS)
+    if results and not math.isfinite(number(results.get("iterations"))):
+        raise SceneError(f"{folder / RESULTS} is not of a run of splatscope: it names no iterations; choose another folder")
+    return results
+
+
+def set_aside(folder: Path) -> str:
+    """Rename a results.json that cannot be read, of an earlier run in the folder; one sentence about it, or ''."""
+    try:
+        read_results(folder)
+    except SceneError as error:
+        aside = (folder / RESULTS).replace(folder / f"{RESULTS}.damaged")
+        return f"{str(error).split('; ')[0]}; it is called {aside.name} now."
+    return ""
 
 
 def _object(path: Path) -> dict[str, Any]:

@@ -6,6 +6,7 @@ events.jsonl       densifications, changed options, evaluations, saves, stops ..
 eval.jsonl         a line per evaluation, with the scores of each view; eval.csv is made of it
 plots/             loss.png, psnr.png, count.png
 thumbnails/        iteration_N/VIEW.png: render and photograph side by side
+.lock              who writes into the folder (app/records/lock.py)
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ class RunRecord:
         self._wake, self._hurry, self._closing = threading.Event(), threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
         self._failing = False
+        self._unfinished = False             # tables and plots could not be made at the end
         self._used = False                   # by a run that began in this record
         self._config = b""                   # of config.json, while it is not written
         self._last = 0                       # iteration logged last
@@ -74,6 +76,7 @@ class RunRecord:
         self._pictured = self._drawn = 0     # iteration of the last thumbnails and plots
         self._drawn_at = -math.inf           # and when that was
         self._seen_step = False
+        self._afterwards: Callable[[], object] | None = None
 
     # ------------------------------------------------------------------ what the run tells
 
@@ -87,6 +90,10 @@ class RunRecord:
         named = {} if branch is None else {"branch": branch}
 
         def task() -> None:
+            from app.records.read import set_aside
+
+            if sentence := set_aside(self.folder):
+                self._say(sentence)
             before = self._used or any((self.folder / name).exists() for name in (METRICS, EVENTS, EVALUATIONS))
             self._used = True
             self._config = (json.dumps(about, indent=2, ensure_ascii=False) + "\n").encode()
@@ -176,6 +183,11 @@ class RunRecord:
         self._put(task)
 
     @property
+    def whole(self) -> bool:
+        """Whether all that was told is written, tables and plots included; known after close()."""
+        return not (self.going or self._failing or self._unfinished)
+
+    @property
     def going(self) -> bool:
         """Whether the thread has something left to do."""
         return self._thread is not None and self._thread.is_alive()
@@ -196,9 +208,10 @@ class RunRecord:
         self._hurry.set()
         return done.wait(timeout)
 
-    def end(self) -> None:
-        """Nothing more comes: tables and plots are made, and the thread ends. Returns at once."""
+    def end(self, then: Callable[[], object] | None = None) -> None:
+        """Nothing more comes: tables and plots are made, and the thread calls `then` and ends. Returns at once."""
         if not self._closing.is_set():
+            self._afterwards = then
             self._put(self._finish)
             self._closing.set()
             self._hurry.set()
@@ -235,14 +248,18 @@ class RunRecord:
             while self._tasks:
                 self._attempt(self._tasks.popleft())
             self._attempt(self._write)
+        if self._afterwards is not None:
+            self._attempt(self._afterwards)
 
-    def _attempt(self, task: Callable[[], object]) -> None:
+    def _attempt(self, task: Callable[[], object]) -> bool:
         try:
             task()
+            return True
         except (OSError, SceneError) as error:
             self._complain(error)
         except Exception as error:  # noqa: BLE001 - a record must not end a run; it says what went wrong
             self._say(f"A part of the run's record in {self.folder} could not be made ({type(error).__name__}: {error}).")
+        return False
 
     def _complain(self, error: OSError | SceneError) -> None:
         if not self._failing:
@@ -303,7 +320,7 @@ class RunRecord:
 
     def _finish(self) -> None:
         if self._seen_step:
-            self._attempt(self._draw)
+            self._unfinished = not self._attempt(self._draw)
         if self._board is not None:
             with contextlib.suppress(OSError):
                 self._board.close()

@@ -130,3 +130,8 @@ class Recording:
         """Wait until all is written, and say what could not be."""
         self.record.close()
         self.complain()
+
+    @property
+    def whole(self) -> bool:
+        """Whether all that was told is written; known after close()."""
+        return self.record.whole

@@ -23,11 +23,13 @@ from app.data.scene import Scene, SceneError
 from app.messages import Evaluated
 from app.options import config_from, flatten
 from app.records.about import versions
+from app.records.lock import take
 from app.records.place import prepare_output
+from app.records.read import RESULTS
 from app.signals import terminated_politely, whole_steps
 from app.training.arrays import to_arrays
 from app.training.autosave import AutosaveConfig
-from app.training.backend import ready_backend, set_threads, usable_cores
+from app.training.backend import Ready, ready_backend, set_threads, usable_cores
 from app.training.checkpoint import Checkpoint
 from app.training.evaluate import Evaluation, evaluate
 from app.training.memory import peak_rss_bytes
@@ -84,24 +86,6 @@ def save_point_cloud(trainer: Trainer, out: Path) -> tuple[Path, int]:
     return path, write_gaussians(path, arrays)
 
 
-def rescue(trainer: Trainer, out: Path, saver: Saver) -> None:
-    """Save what a run that ends early has reached, and say where; a failure here must not hide why it ended."""
-    if not trainer.iteration:
-        return
-    onward = "; --resume goes on from there"
-    try:
-        saver.save(trainer, "stop")
-    except Exception as error:
-        onward = ""
-        say(f"no checkpoint of iteration {trainer.iteration} could be saved ({error})")
-    try:
-        path, _ = save_point_cloud(trainer, out)
-    except Exception as error:
-        say(f"the parameters of iteration {trainer.iteration} could not be saved ({error})")
-    else:
-        say(f"the parameters of iteration {trainer.iteration} are saved in {path}{onward}")
-
-
 @terminated_politely()
 def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str = "auto", threads: int = 0,
                    test_iterations: Collection[int] = (), save_iterations: Collection[int] = (),
@@ -117,83 +101,133 @@ def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str
     a photograph that cannot be decoded) is raised after the last good parameters are saved.
     """
     prepare_output(out)
+    with take(out) as held:
+        ready = _ready(backend)
+        threads = threads or usable_cores()
+        set_threads(threads, ready.name)
+        trainer, seconds, history = begin(scene, config, ready.name, resume_from)
+        if held.problem:
+            say(held.problem)
+        how = opening or Opening()
+        saver = Saver(out, autosave or AutosaveConfig(), lambda: {"scene": described(scene, how), "seconds": leg.seconds}, say,
+                      resume_from)
+        recording = Recording(out, trainer, threads=threads, how=how, tensorboard=tensorboard, say=say, seconds=seconds,
+                              branch=saver.branch if saver.begins_branch else None)
+        leg = Leg(trainer, out, saver, recording, Progress(config.iterations, quiet, trainer.iteration), history, seconds)
+        write_cameras_json(out / "cameras.json", scene.views)
+        leg.run(test_iterations, save_iterations, fresh=resume_from is None)
+        results = summarise(trainer, leg.evaluation, history, leg.seconds, threads, leg.progress)
+        text = json.dumps(results, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+        write_atomic(out / RESULTS, lambda stream: stream.write(text.encode()))
+    if not recording.whole:
+        raise SceneError(f"the run is trained and saved in {out}, but its record there is not complete: what could not be "
+                         "written is said above")
+    return results
+
+
+@dataclass
+class Leg:
+    """The run from where it begins or goes on to where it ends, and who is told of its steps."""
+
+    trainer: Trainer
+    out: Path
+    saver: Saver
+    recording: Recording
+    progress: Progress
+    history: list[dict[str, float]]        # scores of the held-out views
+    seconds: float                         # of training, earlier legs included
+    evaluation: Evaluation | None = None   # the last
+
+    def run(self, test_iterations: Collection[int], save_iterations: Collection[int], *, fresh: bool) -> None:
+        trainer = self.trainer
+        try:
+            if fresh and is_run(self.out):
+                say(f"{self.out} has checkpoints of an earlier run, which stay; this one begins anew as {self.saver.branch}, "
+                    "and --resume will mean it (--start_checkpoint FILE goes on with the other)")
+                self.saver.save(trainer, "start")   # so that resuming means this run from now on
+            while trainer.iteration < trainer.config.iterations:
+                self.step()
+                last = trainer.iteration == trainer.config.iterations
+                if last or trainer.iteration in test_iterations:
+                    self.measure()
+                if last or trainer.iteration in save_iterations:
+                    self.keep()
+            self.recording.note("finished", self.seconds)
+        except BaseException as error:
+            self.recording.note("stopped", self.seconds, reason=str(error) or type(error).__name__)
+            self.rescue()
+            raise
+        finally:
+            self.progress.bar.close()
+            self.recording.close()
+
+    def step(self) -> None:
+        began = time.perf_counter()
+        with whole_steps():
+            report = self.trainer.step()
+        self.seconds += time.perf_counter() - began
+        self.progress.step(report)
+        self.saver.stepped(report)
+        self.recording.saved(self.saver.save_if_due(self.trainer), self.seconds)
+        self.recording.stepped(report, self.seconds)
+        while self.trainer.notices:
+            say(self.trainer.notices.popleft())
+
+    def measure(self) -> None:
+        """Scores of the held-out views, at the end with LPIPS; where none are held out the record gets thumbnails at least."""
+        trainer = self.trainer
+        trainer.settle()
+        if not trainer.scene.test:
+            self.recording.pictures()
+            return
+        last = trainer.iteration == trainer.config.iterations
+        found = self.evaluation = evaluate(trainer, with_lpips=last, seen=self.recording.seen)
+        self.recording.evaluated(found, self.seconds)
+        self.saver.event(Evaluated(found.iteration, found.psnr, found.ssim,
+                                   tuple((view.name, view.psnr, view.ssim) for view in found.views)))
+        self.history.append({"iteration": trainer.iteration, "psnr": found.psnr, "ssim": found.ssim})
+        if not last:
+            say(f"iteration {trainer.iteration}: held-out PSNR {found.psnr:.2f} dB, SSIM {found.ssim:.4f}")
+
+    def keep(self) -> None:
+        """Write the point cloud and a checkpoint of this iteration."""
+        trainer = self.trainer
+        trainer.settle()
+        path, dropped = save_point_cloud(trainer, self.out)
+        self.recording.note("saved", self.seconds, path=str(path), gaussians=len(trainer.params) - dropped)
+        if dropped:
+            say(f"{dropped:,} Gaussians were not finite and are not in {path}")
+        reason = "end" if trainer.iteration == trainer.config.iterations else "user"
+        self.recording.saved(self.saver.save(trainer, reason), self.seconds)
+
+    def rescue(self) -> None:
+        """Save what a run that ends early has reached, and say where; a failure here must not hide why it ended."""
+        trainer = self.trainer
+        if not trainer.iteration:
+            return
+        onward = "; --resume goes on from there"
+        try:
+            self.saver.save(trainer, "stop")
+        except Exception as error:
+            onward = ""
+            say(f"no checkpoint of iteration {trainer.iteration} could be saved ({error})")
+        try:
+            path, _ = save_point_cloud(trainer, self.out)
+        except Exception as error:
+            say(f"the parameters of iteration {trainer.iteration} could not be saved ({error})")
+        else:
+            say(f"the parameters of iteration {trainer.iteration} are saved in {path}{onward}")
+
+
+def _ready(backend: str) -> Ready:
+    """The backend, built; what there is to say of it is said. Raises SceneError."""
     try:
         ready = ready_backend(backend)
     except ValueError as error:
         raise SceneError(f"{error}; --backend reference runs everywhere, slowly") from None
     if ready.sentence:
         say(ready.sentence)
-    threads = threads or usable_cores()
-    set_threads(threads, ready.name)
-    trainer, seconds, history = begin(scene, config, ready.name, resume_from)
-    progress = Progress(config.iterations, quiet, trainer.iteration)
-    write_cameras_json(out / "cameras.json", scene.views)
-    how = opening or Opening()
-    saver = Saver(out, autosave or AutosaveConfig(), lambda: {"scene": described(scene, how), "seconds": seconds}, say,
-                  resume_from)
-    recording = Recording(out, trainer, threads=threads, how=how, tensorboard=tensorboard, say=say, seconds=seconds,
-                          branch=saver.branch if saver.begins_branch else None)
-    evaluation: Evaluation | None = None
-    try:
-        if resume_from is None and is_run(out):
-            say(f"{out} has checkpoints of an earlier run, which stay; this one begins anew as {saver.branch}, and --resume "
-                "will mean it (--start_checkpoint FILE goes on with the other)")
-            saver.save(trainer, "start")   # so that resuming means this run from now on
-        while trainer.iteration < config.iterations:
-            began = time.perf_counter()
-            with whole_steps():
-                report = trainer.step()
-            seconds += time.perf_counter() - began
-            progress.step(report)
-            saver.stepped(report)
-            recording.saved(saver.save_if_due(trainer), seconds)
-            recording.stepped(report, seconds)
-            while trainer.notices:
-                say(trainer.notices.popleft())
-            last = trainer.iteration == config.iterations
-            if last or trainer.iteration in test_iterations:
-                evaluation = measure(trainer, recording, saver, history, seconds) or evaluation
-            if last or trainer.iteration in save_iterations:
-                keep(trainer, out, recording, saver, seconds)
-        recording.note("finished", seconds)
-    except BaseException as error:
-        recording.note("stopped", seconds, reason=str(error) or type(error).__name__)
-        rescue(trainer, out, saver)
-        raise
-    finally:
-        progress.bar.close()
-        recording.close()
-    results = summarise(trainer, evaluation, history, seconds, threads, progress)
-    text = json.dumps(results, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-    write_atomic(out / "results.json", lambda stream: stream.write(text.encode()))
-    return results
-
-
-def measure(trainer: Trainer, recording: Recording, saver: Saver, history: list[dict[str, float]], seconds: float
-            ) -> Evaluation | None:
-    """Scores of the held-out views, at the end with LPIPS; where none are held out the record gets thumbnails at least."""
-    trainer.settle()
-    if not trainer.scene.test:
-        recording.pictures()
-        return None
-    last = trainer.iteration == trainer.config.iterations
-    found = evaluate(trainer, with_lpips=last, seen=recording.seen)
-    recording.evaluated(found, seconds)
-    saver.event(Evaluated(found.iteration, found.psnr, found.ssim, tuple((v.name, v.psnr, v.ssim) for v in found.views)))
-    history.append({"iteration": trainer.iteration, "psnr": found.psnr, "ssim": found.ssim})
-    if not last:
-        say(f"iteration {trainer.iteration}: held-out PSNR {found.psnr:.2f} dB, SSIM {found.ssim:.4f}")
-    return found
-
-
-def keep(trainer: Trainer, out: Path, recording: Recording, saver: Saver, seconds: float) -> None:
-    """Write the point cloud and a checkpoint of this iteration."""
-    trainer.settle()
-    path, dropped = save_point_cloud(trainer, out)
-    recording.note("saved", seconds, path=str(path), gaussians=len(trainer.params) - dropped)
-    if dropped:
-        say(f"{dropped:,} Gaussians were not finite and are not in {path}")
-    recording.saved(saver.save(trainer, "end" if trainer.iteration == trainer.config.iterations else "user"), seconds)
+    return ready
 
 
 def begin(scene: Scene, config: TrainConfig, backend: str, found: Checkpoint | None

@@ -21,6 +21,7 @@ from app.training.autosave import AutosaveConfig
 from app.training.checkpoint import newest
 from app.training.trainer import Trainer
 from tests.app.engine_doubles import Window, open_tiny, request_for, running_engine
+from tests.records.test_lock import another, locked, sentence
 
 CONFIG = TrainConfig(iterations=60, schedule_iterations=30_000, seed=3,
                      densify=DensifyConfig(start=3, every=10, stop=59, grad_threshold=1e-6))
@@ -201,6 +202,40 @@ def test_what_cannot_be_resumed_is_one_sentence_and_the_open_scene_stays(keeping
         window.until(lambda: any(n.level == "error" for n in window.of(m.Notice)))
         assert says in window.of(m.Notice)[-1].text and not window.of(m.EngineFailed)
         assert len(window.of(m.SceneOpened)) == 1 and window.engine.config == TrainConfig()
+
+
+def test_a_run_that_another_process_trains_is_refused_and_the_open_scene_stays(keeping, scene_folder, tmp_path):
+    with keeping() as window:
+        window.open(scene_folder)
+        step(window, 3)
+        folder = run_folder(window)
+        assert locked(folder)
+        window.open(str(tmp_path))
+        window.until(lambda: not locked(folder))
+    with keeping() as window:
+        window.open(str(tmp_path))
+        step(window, 2)
+        mine = run_folder(window)
+        with another(folder) as process:
+            window.send(m.OpenScene(str(folder)))
+            window.until(lambda: any(n.level == "error" for n in window.of(m.Notice)))
+            assert window.of(m.Notice)[-1].text.startswith(sentence(folder, process.pid))
+        assert len(window.of(m.SceneOpened)) == 1 and run_folder(window) == mine and locked(mine)
+        window.open(str(folder))
+        assert run_folder(window) == folder and locked(folder)
+        step(window, 1)
+        window.until(lambda: not locked(mine))
+    assert not locked(folder) and newest(folder).state.iteration == 4
+
+
+def test_two_that_choose_the_same_new_folder_do_not_meet(keeping, scene_folder):
+    with keeping() as window:
+        window.open(scene_folder)
+        chosen = run_folder(window)
+        with another(chosen):   # it comes to be before the first step
+            step(window, 2)
+        assert run_folder(window) != chosen and locked(run_folder(window))
+        assert not any("not recorded" in n.text for n in window.of(m.Notice))
 
 
 def test_flags_change_options_of_a_run_that_goes_on_and_it_may_go_past_its_target(keeping, scene_folder):

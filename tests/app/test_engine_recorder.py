@@ -13,6 +13,7 @@ from PIL import Image
 
 from app import messages as m
 from app.config import TrainConfig
+from app.data.cameras_json import read_cameras_json
 from app.demo import demo_folder
 from app.engine.recorder import Recorder
 from app.records.place import Place, prune_demos
@@ -86,6 +87,8 @@ def test_a_run_is_recorded_in_a_new_folder_that_comes_to_be_with_the_first_step(
     with Image.open(folder / "thumbnails" / "iteration_205" / "view2.png") as image:
         assert image.size == (24 + 4 + 24, 24)
     assert (folder / "plots" / "psnr.png").exists() and (folder / "metrics.csv").exists()
+    assert [name for name, _ in read_cameras_json(folder / "cameras.json")] == ["view0.png", "view2.png", "view1.png",
+                                                                               "view3.png"]
 
 
 def test_a_reset_begins_another_folder_unless_the_user_named_one(tmp_path, scene):

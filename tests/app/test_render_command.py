@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from app.config import TrainConfig
 from app.data.camera_paths import save_path
 from app.data.cameras_json import write_cameras_json
 from app.data.gaussians import write_gaussians
+from app.data.open import open_scene
+from app.data.orient import scene_up
 from app.data.scene import View
 from app.options import flatten
 from app.training.arrays import to_arrays
@@ -211,3 +214,37 @@ def test_ctrl_c_keeps_finished_pictures_and_no_half_video(run_folder: Path, tmp_
         files = sorted((tmp_path / name).iterdir())
         assert files and all(pixels(file).shape == (48, 64, 3) for file in files)
         assert f"{len(files)} of 3600 pictures are in {tmp_path / name}" in said
+
+
+def turned(run: Path, out: Path) -> list[Path]:
+    assert cli.main(["render", str(run), "--turntable", "--seconds", "1", "--fps", "4", "--width", "40", "--height", "30",
+                     "--out", str(out), *FAST]) == 0
+    return sorted(out.iterdir())
+
+
+def test_a_run_without_cameras_json_is_turned_about_the_up_of_the_scene_that_it_names(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As runs in the window were once: up is neither -y nor told beside the Gaussians."""
+    scene = Path(shutil.copytree(ROOT / "assets" / "demo", tmp_path / "scene"))
+    run = tmp_path / "run"
+    assert cli.main(["train", str(scene), "-m", str(run), "--iterations", "1", "--long_side", "32", *FAST]) == 0
+    assert not np.allclose(scene_up(open_scene(scene).views), [0, -1, 0], atol=0.2)
+    capsys.readouterr()
+    wanted = [pixels(file) for file in turned(run, tmp_path / "wanted")]
+    (run / "cameras.json").unlink()
+    file = next(run.glob("checkpoints/main/*"))
+    for number, given in enumerate((run, file, next(run.glob("point_cloud/*/*.ply")), run)):
+        if number == 3:
+            (run / "config.json").unlink()   # then the checkpoint says it
+        found = [pixels(picture) for picture in turned(given, tmp_path / f"found{number}")]
+        assert max(np.abs(a - b).max() for a, b in zip(found, wanted, strict=True)) < 0.02, given
+        assert capsys.readouterr().err == ""
+    (run / "config.json").write_text(json.dumps({"scene": {"path": "moved", "kind": "demo"}}))
+    assert len(turned(run, tmp_path / "demo")) == 4
+    assert "guessed" not in capsys.readouterr().err   # the bundled demo is where it always is
+    (run / "config.json").unlink()
+    scene.rename(tmp_path / "elsewhere")
+    guessed = [pixels(picture) for picture in turned(run, tmp_path / "guessed")]
+    assert capsys.readouterr().err == (f"splatscope: the scene of the run, {scene}, cannot be opened, so up is guessed to be "
+                                       "the direction -y: name the scene with --scene, or say --up X Y Z\n")
+    assert max(np.abs(a - b).max() for a, b in zip(guessed, wanted, strict=True)) > 0.1

@@ -20,6 +20,7 @@ from app.config import DensifyConfig, TrainConfig
 from app.data.checkpoints import find, place
 from app.data.scene import SceneError
 from app.records.lines import branches, read_lines
+from app.records.read import read_run
 from app.training import run as run_module
 from app.training import saving
 from app.training.autosave import AutosaveConfig
@@ -83,6 +84,30 @@ def test_a_finished_run_goes_on_past_its_target_and_says_what_that_does(tmp_path
     assert results["iterations"] == 30 and final(tmp_path).meta["config"]["opacity_lr"] == 0.01
     err = capsys.readouterr().err
     assert "resumed at iteration 12" in err and "Schedules stay" in err
+
+
+@pytest.mark.parametrize("text", ["{half", "[]", '{"iterations": "many"}'])
+def test_damaged_results_of_before_are_set_aside_with_a_sentence(tmp_path, scene, capsys, text):
+    train(scene, replace(CONFIG, iterations=6), tmp_path)
+    (tmp_path / "results.json").write_text(text, encoding="utf-8")
+    train(scene, replace(CONFIG, iterations=9), tmp_path, resume_from=newest(tmp_path))
+    err = capsys.readouterr().err
+    assert f"{tmp_path / 'results.json'} is " in err and "; it is called results.json.damaged now." in err
+    assert (tmp_path / "results.json.damaged").read_text(encoding="utf-8") == text and "cannot be written" not in err
+    assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["iterations"] == 9
+    assert read_run(tmp_path).series("iteration")[0] == [*range(1, 10)]
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "plots"])
+def test_a_run_whose_record_cannot_be_written_does_not_end_well(tmp_path, scene, capsys, name):
+    if name == "plots":
+        (tmp_path / name).write_text("in the way")
+    else:
+        (tmp_path / name).mkdir()
+    with pytest.raises(SceneError, match="its record there is not complete: what could not be written is said above"):
+        train(scene, replace(CONFIG, iterations=6), tmp_path)
+    assert "cannot be written" in capsys.readouterr().err and newest(tmp_path).state.iteration == 6
+    assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["iterations"] == 6
 
 
 def test_autosave_keeps_to_its_iterations_and_the_disk_to_its_budget(tmp_path, scene):

@@ -48,7 +48,7 @@ def test_writes_ply_cameras_and_results(tmp_path, capsys):
                              test_iterations=(5,), save_iterations=(7,))
     out = tmp_path / "データ ä é"
     assert sorted(p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file()) == [
-        "cameras.json", "checkpoints/main/iteration_12.safetensors", "checkpoints/main/iteration_7.safetensors",
+        ".lock", "cameras.json", "checkpoints/main/iteration_12.safetensors", "checkpoints/main/iteration_7.safetensors",
         "config.json", "eval.csv", "eval.jsonl", "events.jsonl", "metrics.csv", "metrics.jsonl",
         "plots/count.png", "plots/loss.png", "plots/psnr.png",
         "point_cloud/iteration_12/point_cloud.ply", "point_cloud/iteration_7/point_cloud.ply", "results.json",

@@ -25,7 +25,7 @@ from app.gui.mouse import Mouse
 from app.gui.pacing import HEADLESS_SECONDS, Pacing
 from app.gui.panels.alpha_rule import AlphaRulePanel
 from app.gui.panels.audit import AuditPanel
-from app.gui.panels.base import Asking, Panel
+from app.gui.panels.base import Asking, Leaving, Panel
 from app.gui.panels.branches import BranchesDialog
 from app.gui.panels.camera_path import CameraPathPanel
 from app.gui.panels.control import ControlPanel
@@ -52,6 +52,7 @@ from app.gui.panels.views import ViewsPanel
 from app.gui.panels.xray import XRayPanel
 from app.gui.tabs import Tabs
 from app.gui.theme import Palette, Theme
+from app.gui.tips import Tips
 from app.gui.toolkit import dpg
 from app.gui.trace import Recorder, Trace
 from app.gui.view_model import ViewModel
@@ -94,6 +95,7 @@ class Shell:
         self._commands = commands
         self._options: dict[str, Any] = {}
         self._seen = self._scene = 0
+        self._front = ""             # tab that was seen in the frame before
         self._sent: object = None
         self._touched_at = -1e9
         self._size_read = self._size = (0, 0)
@@ -165,6 +167,7 @@ class Shell:
             self._guard(panel.update)
         self._guard(self._ask, panels)
         self._guard(self.viewport.update, now)
+        self._guard(self.tips.update, now, self.layout)
         dpg.render_dearpygui_frame()
         self.viewport.after_frame()
 
@@ -269,6 +272,7 @@ class Shell:
         self.headless.build()
         self._gaps = int(dpg.add_draw_layer(parent=primary))
         self._mouse = Mouse(self)
+        self.tips = Tips(self.theme, int(primary), lambda: any(window.shown for window in self.dialogs()))
         self.keyboard = Keyboard(ui, self.touch, self.headless.end)
         self.keyboard.build(self._mouse.registry)
         dpg.set_primary_window(primary, True)
@@ -348,6 +352,11 @@ class Shell:
         if self.branches.shown:
             panels.append(self.branches)
         current = self._tab()
+        if current != self._front:
+            for name, panel in self._tabs.values():
+                if name == self._front and isinstance(panel, Leaving):
+                    panel.leave()
+            self._front = current
         panels += [panel for name, panel in self._tabs.values() if name == current]
         self.status.frame_ms += 0.1 * (self.frame_ms - self.status.frame_ms)
         return panels

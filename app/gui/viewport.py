@@ -218,7 +218,7 @@ class Viewport:
     # ------------------------------------------------------------------------------------------ drawn over it
     @property
     def _edges(self) -> tuple[float, float, float, float]:
-        """Left, top, right, bottom of the picture, px of the canvas: what is written on it stands in it, not in the dark beside."""
+        """Left, top, right, bottom of the picture, px of the canvas: what is written on it does not stand beside it."""
         f = self.fit
         return (0.0, 0.0, self.rect.width, self.rect.height) if f is None else (
             f.x, f.y, f.x + f.shown_width, f.y + f.shown_height)

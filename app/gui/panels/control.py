@@ -46,6 +46,7 @@ class ControlPanel:
         self.ui = ui
         self._version = -1
         self._phase: object = None
+        self._able: bool | None = None    # whether the goal can be gone for
         self._values = {goal: value for goal, (_, _, value) in GOALS.items() if value is not None}
         self._goal, self._limit, self._count = "densify", 0, 100
 
@@ -216,8 +217,10 @@ class ControlPanel:
         why = refusal(model, RunUntil(self._goal)) if model.can_train else ""   # type: ignore[arg-type]
         put(self._refusal, formatting.spaced(why))
         show(self._refusal, bool(why))
-        dpg.configure_item(self._go, enabled=model.can_train and not why)
-        dpg.bind_item_theme(self._go, self.ui.theme.primary if model.can_train and not why else 0)
+        if (able := model.can_train and not why) is not self._able:
+            self._able = able
+            dpg.configure_item(self._go, enabled=able)
+            dpg.bind_item_theme(self._go, self.ui.theme.primary if able else 0)
         put(self._state, f"Training {formatting.spaced(steering.goal)}.\n{means}" if steering.goal else means)
         if model.options.version != self._version:
             self._version = model.options.version

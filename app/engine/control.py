@@ -336,7 +336,9 @@ def none_due(trainer: Trainer) -> str:
         return "The strategy is none: nothing densifies."
     ahead = range(now + 1, min(plan.stop, end + 1))
     due = (i for i in ahead if i % plan.every == 0 or i % plan.reset_every == 0)   # nothing is due between these
-    return "" if any(trainer.strategy.due(i, plan) for i in due) else f"No densification is to come; the schedule {plan.window}."
+    if any(trainer.strategy.due(i, plan) for i in due):
+        return ""
+    return f"No densification is to come; the schedule {plan.window}."
 
 
 def set_option(engine: Engine, command: m.SetOption) -> None:

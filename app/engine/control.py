@@ -66,7 +66,8 @@ class Control:
 
     def state(self) -> m.Steering:
         loss, psnr = self._means()
-        return m.Steering(self.phase, self.goal.words if self.goal is not None else "", self.headless, loss, psnr)   # type: ignore
+        return m.Steering(self.phase, self.goal.words if self.goal is not None else "", self.headless, loss, psnr,   # type: ignore
+                          none_due(self.trainer) if self.trainer is not None else "")
 
     # ------------------------------------------------------------------ parts of a step
 
@@ -296,7 +297,7 @@ def run_until(engine: Engine, command: m.RunUntil) -> None:
         return
     problem = _unreachable(engine, command)
     if problem is not None:
-        engine.notice(problem, "error")
+        engine.notice(problem, "warning")
     elif may_train(engine):
         limit = int(command.limit)
         engine.control.drop()
@@ -316,7 +317,7 @@ def _unreachable(engine: Engine, command: m.RunUntil) -> str | None:
         return f"The goal is {value} within {limit} steps; it must be finite, and the steps at least 0."
     trainer = engine.control.trainer
     assert trainer is not None
-    scene, plan = engine.model.scene if engine.model is not None else None, trainer.schedule
+    scene = engine.model.scene if engine.model is not None else None
     if command.goal == "iteration" and value <= trainer.iteration:
         return f"Iteration {value:,.0f} is not ahead; the run is at {trainer.iteration:,}."
     if command.goal == "iteration" and value > trainer.config.iterations:
@@ -325,12 +326,19 @@ def _unreachable(engine: Engine, command: m.RunUntil) -> str | None:
         return "No views are held out, so their PSNR cannot be a goal."
     if command.goal == "count" and value >= trainer.cap:
         return f"The cap is {trainer.cap:,} Gaussians, so there will never be more than {value:,.0f}."
-    if command.goal == "densify" and trainer.config.densify.strategy == "none":
+    return none_due(trainer) or None if command.goal == "densify" else None
+
+
+def none_due(trainer: Trainer) -> str:
+    """Why neither a densification nor a reset is to come, one sentence; empty where one is."""
+    plan, now, end = trainer.schedule, trainer.iteration, trainer.config.iterations
+    if trainer.config.densify.strategy == "none":
         return "The strategy is none: nothing densifies."
-    if command.goal == "densify" and not any(trainer.strategy.due(i, plan) for i in range(
-            trainer.iteration + 1, min(plan.stop, trainer.config.iterations + 1))):
-        return f"No densification is to come; the schedule {plan.window}."
-    return None
+    ahead = range(now + 1, min(plan.stop, end + 1))
+    due = (i for i in ahead if i % plan.every == 0 or i % plan.reset_every == 0)   # nothing is due between these
+    if any(trainer.strategy.due(i, plan) for i in due):
+        return ""
+    return f"No densification is to come; the schedule {plan.window}."
 
 
 def set_option(engine: Engine, command: m.SetOption) -> None:

@@ -208,7 +208,7 @@ def candidates(sight: Sight) -> Picture:
         opacities = torch.where(sight.drawn.shown, opacities, 0.0)
     output = sight.render(gaussians=replace(gaussians, opacities=opacities), colors=colors, background=_backdrop(sight))
     entries = tuple((kind.label, kind.color, int(getattr(plan, kind.name).sum())) for kind in KINDS)
-    legend = Legend(f"next densification, as of iteration {sight.model.planned_at:,}", "", 0.0, 1.0, "viridis",
+    legend = Legend(f"if densified now, as of iteration {sight.model.planned_at:,}", "", 0.0, 1.0, "viridis",
                     entries=tuple(entry for entry in entries if entry[2]))
     return Picture(_image(output), legend if legend.entries else None, plan.problem and f"Nothing would happen: {plan.problem}")
 

@@ -12,7 +12,7 @@ from app.gui import camera_controls as controls
 from app.gui import looking_back
 from app.gui.preferences import Preferences
 from app.gui.tools import BRUSH, TOOLS
-from app.gui.view_model import ViewModel
+from app.gui.view_model import MORE, ViewModel
 from app.gui.view_state import ViewState
 from app.messages import (
     MODES,
@@ -31,6 +31,7 @@ from app.messages import (
     SelectMore,
     SelectRegion,
     SetBackend,
+    SetOption,
     Step,
     Undo,
     ViewMode,
@@ -120,10 +121,25 @@ class Actions:
     def toggle_play(self) -> None:
         if not self.model.can_train:
             return
+        if self.model.at_end:
+            self.notify(f"{self.model.end_text} The button is above, at the left.", "warning")
+            return
         self._send(Pause() if self.model.playing else Play())
 
+    def train_more(self) -> None:
+        """At the end of a run: more iterations, and on."""
+        if self.model.at_end:
+            self._send(SetOption("iterations", self.model.snapshot.iterations + MORE))
+            self._send(Play())
+
+    def play_button(self) -> None:
+        """The button, which says what it does."""
+        (self.train_more if self.model.at_end else self.toggle_play)()
+
     def step(self) -> None:
-        if self.model.can_train:
+        if self.model.at_end:
+            self.notify(self.model.end_text, "warning")
+        elif self.model.can_train:
             self._send(Step(1))
 
     def reset(self) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from app.config import DensifyConfig, OptimizerConfig, TrainConfig
+from app.gui import formatting
 from app.pace import PaceConfig, WindowPace
 from render.config import RasterConfig
 
@@ -37,13 +38,21 @@ class FieldSpec:
         lines = [self.help]
         unit = f" {self.unit}" if self.unit else ""
         if self.lo is not None and self.hi is not None:
-            lines.append(f"Range {self.lo:g} to {self.hi:g}{unit}. Default {self.default:g}{unit}.")
+            lines.append(f"Range {self.written(self.lo)} to {self.written(self.hi)}{unit}. "
+                         f"Default {self.written(self.default)}{unit}.")
         elif not self.choices:
-            lines.append(f"Default {self.default}{unit}.")
+            lines.append(f"Default {self.written(self.default)}{unit}.")
         else:
             lines.append(f"Default {self.default}.")
         lines.append("Acts in the next step." if self.live else "Acts after a reset.")
         return "\n".join(lines)
+
+    @staticmethod
+    def written(value: Any) -> str:
+        """As in tooltips: 3 000, 1e-06, exact."""
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return formatting.count(int(value)) if float(value).is_integer() and abs(value) < 1e9 else f"{value:g}"
+        return str(value)
 
     @property
     def has_slider(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 
@@ -28,6 +29,15 @@ def number(value: float, digits: int = 3) -> str:
 def count(value: int) -> str:
     """12 345 with thin grouping that cannot be read as a decimal comma."""
     return f"{value:,}".replace(",", " ")
+
+
+_GROUPED = re.compile(r"(?<![\w.,'\"])[1-9]\d{0,2}(?:,\d{3})+(?![\w,'\"]|\.\d)")
+
+
+def spaced(text: str) -> str:
+    """A sentence of the engine with its 1,234 written as count() writes them; paths and quoted names stay as they are."""
+    return " ".join(word if "/" in word or "\\" in word else _GROUPED.sub(lambda found: found[0].replace(",", " "), word)
+                    for word in text.split(" "))
 
 
 def size(bytes_: float) -> str:

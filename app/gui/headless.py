@@ -24,10 +24,10 @@ class Headless:
         ui = self.ui
         with dpg.window(show=False, no_title_bar=True, no_resize=True, no_move=True, no_scrollbar=True, no_saved_settings=True,
                         no_close=True, no_collapse=True) as window, dpg.group() as middle:
-            title = label(ui, "Headless: the window yields; any key or click brings it back", Palette.accent)
+            title = label(ui, "Training without pictures; any key or click brings the window back", Palette.accent)
             dpg.bind_item_font(title, ui.theme.title)
             self._text = label(ui, "", Palette.text)
-            label(ui, "No pictures are drawn and no panel asks anything; training gets every thread.", Palette.muted)
+            label(ui, "Nothing else is drawn or measured, so that training gets the whole processor.", Palette.muted)
         self._window, self._middle = int(window), int(middle)
 
     def begin(self) -> None:
@@ -61,4 +61,4 @@ class Headless:
             parts.append(formatting.rate(s.steps_per_second))
         parts += [f"loss {formatting.number(s.loss, 4)}", f"{formatting.count(s.gaussians)} Gaussians"]
         notices = [notice.text for notice in model.visible_notices(self.ui.actions.clock())]
-        put(self._text, "\n".join(["   ".join(parts), *notices]))
+        put(self._text, "\n".join(["   ".join(parts), *map(formatting.spaced, notices)]))

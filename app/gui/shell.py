@@ -21,10 +21,11 @@ from app.gui.headless import Headless
 from app.gui.heartbeat import Heartbeat
 from app.gui.keyboard import Keyboard
 from app.gui.layout import Rect
+from app.gui.mouse import Mouse
 from app.gui.pacing import HEADLESS_SECONDS, Pacing
 from app.gui.panels.alpha_rule import AlphaRulePanel
 from app.gui.panels.audit import AuditPanel
-from app.gui.panels.base import Asking, Panel
+from app.gui.panels.base import Asking, Leaving, Panel
 from app.gui.panels.branches import BranchesDialog
 from app.gui.panels.camera_path import CameraPathPanel
 from app.gui.panels.control import ControlPanel
@@ -51,6 +52,7 @@ from app.gui.panels.views import ViewsPanel
 from app.gui.panels.xray import XRayPanel
 from app.gui.tabs import Tabs
 from app.gui.theme import Palette, Theme
+from app.gui.tips import Tips
 from app.gui.toolkit import dpg
 from app.gui.trace import Recorder, Trace
 from app.gui.view_model import ViewModel
@@ -93,17 +95,15 @@ class Shell:
         self._commands = commands
         self._options: dict[str, Any] = {}
         self._seen = self._scene = 0
+        self._front = ""             # tab that was seen in the frame before
         self._sent: object = None
         self._touched_at = -1e9
-        self._mouse = (0.0, 0.0)
-        self._splitter: layouts.Splitter | None = None
         self._size_read = self._size = (0, 0)
         self._complained: set[str] = set()
         self._heartbeat = Heartbeat(view_requests)
         self.frame_ms = 0.0
         self.frames = 0
         self._pacing = Pacing(self.preferences)
-        self._last_frame = self.clock()
         for text in (complaint, scale_complaint):
             if text:
                 self.actions.notify(text, "warning")
@@ -159,7 +159,7 @@ class Shell:
             self._guard(self.headless.update)
             dpg.render_dearpygui_frame()
             return
-        self._follow_hand(now)
+        self._mouse.follow(now)
         self._apply_size()
         self._send(now)
         panels = self._visible()
@@ -167,6 +167,7 @@ class Shell:
             self._guard(panel.update)
         self._guard(self._ask, panels)
         self._guard(self.viewport.update, now)
+        self._guard(self.tips.update, now, self.layout)
         dpg.render_dearpygui_frame()
         self.viewport.after_frame()
 
@@ -197,7 +198,7 @@ class Shell:
             self.view.open_scene(scene, _direction(self.preferences.scene_up.get(scene.path)))
             if scene.kind != "demo":
                 self.preferences.remember_scene(scene.run or scene.path)
-            self._arrange()
+            self.arrange()
             dpg.set_viewport_title(f"{Path(scene.path).name} - {self._title}")
 
     def _set_option(self, path: str, value: Any) -> None:
@@ -223,66 +224,16 @@ class Shell:
             self._asked = InspectRequest(questions)
             self._inspect_requests.put(self._asked)
 
-    # ------------------------------------------------------------------------------------------ input
-    def _follow_hand(self, now: float) -> None:
-        x, y = dpg.get_mouse_pos(local=False)
-        if (x, y) != self._mouse:
-            self._mouse = (x, y)
-            self.touch()
-        layout = self.layout
-        if self._splitter is not None:
-            layouts.drag(self._splitter, x, y, layout, self.preferences)
-            self._arrange()
-        elif not self.timeline.follow(now):
-            self.viewport.follow(now)
-        if not self.keyboard.typing() and not self.keyboard.ctrl() and self.viewport.fly(self._elapsed(now), now):
-            self.touch()
-        hover = self._splitter or (None if self.viewport.dragging else layout.splitter_at(x, y))
-        dpg.configure_item(self._boundary, show=hover is not None)
-        if hover is not None:
-            line = layout.boundary(hover)
-            dpg.configure_item(self._boundary, pmin=(line.x, line.y), pmax=(line.x + line.width, line.y + line.height))
-
-    def _on_mouse_press(self, sender: int, button: int) -> None:
-        self.touch()
-        if self.headless.end():
-            return
-        x, y = dpg.get_mouse_pos(local=False)
-        floating = any(window.shown for window in self._dialogs())
-        self._splitter = self.layout.splitter_at(x, y) if button == 0 and not floating else None
-        if self._splitter is None:
-            self.viewport.press(button)
-            self.timeline.press(button)
-            self.plots.take_over()
-
-    def _on_mouse_release(self, sender: int, button: int) -> None:
-        self.touch()
-        self._splitter = None
-        self.timeline.release(button)
-        self.viewport.release(button)
-
-    def _on_wheel(self, sender: int, notches: float) -> None:
-        self.touch()
-        self.viewport.wheel(notches, self.clock())
-        self.plots.take_over()
-
-    def _on_double_click(self, sender: int, button: int) -> None:
-        self.plots.follow_again()
-
-    def _dialogs(self) -> tuple[Dialog, ...]:
+    # ------------------------------------------------------------------------------------------ floating windows
+    def dialogs(self) -> tuple[Dialog, ...]:
         return self.open_dialog, self.save_dialog, self.branches, self.help, *self.ui.dialogs
 
     def _escape(self) -> bool:
-        for window in self._dialogs():
+        for window in self.dialogs():
             if window.shown:
                 window.close()
                 return True
         return self.toolbar.escape() or self.notices.escape()
-
-    def _elapsed(self, now: float) -> float:
-        """Seconds since the frame before, for motion that goes on while a key is held."""
-        seconds, self._last_frame = now - self._last_frame, now
-        return seconds
 
     # ------------------------------------------------------------------------------------------ building
     def _build(self) -> None:
@@ -316,17 +267,17 @@ class Shell:
             floating.build(0)
         self.actions.on_save = self.save_dialog.open
         self.actions.on_open, self.actions.on_help = self.open_dialog.open, self.help.toggle
-        self.actions.on_escape, self.actions.on_layout, self.actions.on_tab = self._escape, self._arrange, self._show_tab
+        self.actions.on_escape, self.actions.on_layout, self.actions.on_tab = self._escape, self.arrange, self._show_tab
         self.headless = Headless(ui, int(primary))
         self.headless.build()
         self._gaps = int(dpg.add_draw_layer(parent=primary))
-        front = dpg.add_viewport_drawlist(front=True)
-        self._boundary = int(dpg.draw_rectangle((0, 0), (1, 1), fill=Palette.accent_dim, color=Palette.clear, parent=front,
-                                                show=False))
-        self._build_handlers()
+        self._mouse = Mouse(self)
+        self.tips = Tips(self.theme, int(primary), lambda: any(window.shown for window in self.dialogs()))
+        self.keyboard = Keyboard(ui, self.touch, self.headless.end)
+        self.keyboard.build(self._mouse.registry)
         dpg.set_primary_window(primary, True)
         self._size = (self.preferences.width, self.preferences.height)
-        self._arrange()
+        self.arrange()
 
     def _child(self, parent: int, name: str) -> int:
         bar = name in ("top", "status", "strip", "bottom")
@@ -350,15 +301,6 @@ class Shell:
             if name == self.preferences.inspector_tab:
                 dpg.set_value(self._tab_bar, tab)
 
-    def _build_handlers(self) -> None:
-        with dpg.handler_registry() as registry:
-            dpg.add_mouse_click_handler(callback=self._on_mouse_press)
-            dpg.add_mouse_release_handler(callback=self._on_mouse_release)
-            dpg.add_mouse_wheel_handler(callback=self._on_wheel)
-            dpg.add_mouse_double_click_handler(callback=self._on_double_click)
-        self.keyboard = Keyboard(self.ui, self.touch, self.headless.end)
-        self.keyboard.build(int(registry))
-
     # ------------------------------------------------------------------------------------------ layout
     def _apply_size(self) -> None:
         """G23: the size is polled, and applied once two readings agree."""
@@ -366,10 +308,10 @@ class Shell:
         if size != self._size and size == self._size_read and min(size) > 0:
             self._size = size
             self.preferences.width, self.preferences.height = dpg.get_viewport_width(), dpg.get_viewport_height()
-            self._arrange()
+            self.arrange()
         self._size_read = size
 
-    def _arrange(self) -> None:
+    def arrange(self) -> None:
         trainable = self.model.scene is not None and self.model.scene.trainable
         self.layout = layout = layouts.compute(*self._size, self.theme.scale, self.preferences, timeline=trainable)
         for name, item in self._children.items():
@@ -410,6 +352,11 @@ class Shell:
         if self.branches.shown:
             panels.append(self.branches)
         current = self._tab()
+        if current != self._front:
+            for name, panel in self._tabs.values():
+                if name == self._front and isinstance(panel, Leaving):
+                    panel.leave()
+            self._front = current
         panels += [panel for name, panel in self._tabs.values() if name == current]
         self.status.frame_ms += 0.1 * (self.frame_ms - self.status.frame_ms)
         return panels

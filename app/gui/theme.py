@@ -20,6 +20,7 @@ class Palette:
     void = _rgb(0x0E1013)        # behind the picture
     window = _rgb(0x121418)
     panel = _rgb(0x191C22)
+    floating = _rgb(0x1E222A)    # dialogs, menus, tooltips
     raised = _rgb(0x242932)      # controls at rest
     hover = _rgb(0x2F3642)
     active = _rgb(0x3A4352)
@@ -71,10 +72,14 @@ class Theme:
         self.view = self._item(dpg.mvChildWindow, {dpg.mvThemeCol_ChildBg: Palette.clear},
                                {dpg.mvStyleVar_WindowPadding: (0, 0)})
         self.floating = self._item(dpg.mvWindowAppItem, {
-            dpg.mvThemeCol_WindowBg: _rgb(0x1E222A, 248), dpg.mvThemeCol_Border: Palette.active},
+            dpg.mvThemeCol_WindowBg: Palette.floating, dpg.mvThemeCol_Border: Palette.active},
             {dpg.mvStyleVar_WindowPadding: (self.px(2 * SPACE), self.px(2 * SPACE)),
              dpg.mvStyleVar_WindowRounding: (self.px(6),), dpg.mvStyleVar_WindowMinSize: (self.px(60), self.px(20)),
              dpg.mvStyleVar_WindowBorderSize: (1,)})
+        with dpg.theme_component(dpg.mvAll, parent=self.floating):   # on the lighter ground controls are lighter, too
+            for name, color in (("Button", Palette.hover), ("ButtonHovered", Palette.active), ("FrameBg", Palette.hover),
+                                ("FrameBgHovered", Palette.active)):
+                dpg.add_theme_color(getattr(dpg, "mvThemeCol_" + name), color, category=dpg.mvThemeCat_Core)
         self.primary = self._button(Palette.accent_dim, _rgb(0x347080), _rgb(0x3D8294), _rgb(0xEAF6F8))
         self.danger = self._button(_rgb(0x5A2E30), _rgb(0x74393B), _rgb(0x8A4446), _rgb(0xF6DEDD))
         self.flat = self._button(Palette.clear, Palette.hover, Palette.active, Palette.muted)
@@ -118,7 +123,7 @@ class Theme:
     def _global(self) -> int:
         p, px = Palette, self.px
         core = {
-            "Text": p.text, "TextDisabled": p.faint, "WindowBg": p.window, "ChildBg": p.clear, "PopupBg": _rgb(0x1E222A),
+            "Text": p.text, "TextDisabled": p.faint, "WindowBg": p.window, "ChildBg": p.clear, "PopupBg": p.floating,
             "Border": p.line, "BorderShadow": p.clear, "FrameBg": p.raised, "FrameBgHovered": p.hover,
             "FrameBgActive": p.active, "TitleBg": p.panel, "TitleBgActive": p.panel, "TitleBgCollapsed": p.panel,
             "MenuBarBg": p.panel, "ScrollbarBg": p.clear, "ScrollbarGrab": p.hover, "ScrollbarGrabHovered": p.active,

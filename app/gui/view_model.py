@@ -18,6 +18,8 @@ WAITED_FOR = {"lanes": "the lanes", "compare": "a comparison", "check": "a check
 """Jobs during which training stands still, in words; short evaluations are not worth one."""
 UNDER_WAY = {"backward": "gradients known, update pending", "update": "updated, the step is not over"}
 """Where a step that is taken in parts stands."""
+MORE = 3000              # iterations that a button adds at the end of a run
+MORE_TEXT = formatting.count(MORE)
 EVENT_LIMIT = 500        # densification events kept for the table; totals count all of them
 NOTICE_SECONDS = 7.0
 NOTICE_LIMIT = 100
@@ -202,6 +204,19 @@ class ViewModel:
     @property
     def can_train(self) -> bool:
         return self.scene is not None and self.scene.trainable and self.snapshot.state != "loading"
+
+    @property
+    def at_end(self) -> bool:
+        """Whether all iterations are done, so that nothing can train before there are more."""
+        s = self.snapshot
+        return self.can_train and s.state != "running" and 0 < s.iterations <= s.iteration and not s.steering.phase
+
+    @property
+    def end_text(self) -> str:
+        """Why nothing trains at the end, and what can be done."""
+        done = formatting.count(self.snapshot.iterations)
+        return f"All {done} iterations are done. Train {MORE_TEXT} more, or go back with Reset or the timeline." \
+            if self.at_end else ""
 
     @property
     def fraction(self) -> float:

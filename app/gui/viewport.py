@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from app.colormaps import NEVER_SEEN, lut
 from app.gui import camera_controls as controls
-from app.gui import formatting, looking_back, overlay
+from app.gui import formatting, legends, looking_back, overlay
 from app.gui.camera_controls import Fit
 from app.gui.crosshair import Crosshair
 from app.gui.divider import Divider
@@ -19,12 +18,12 @@ from app.gui.theme import Color, Palette
 from app.gui.toolkit import dpg
 from app.gui.tools import TOOLS
 from app.gui.widgets import Ui, shortened, text_width
-from app.messages import MODES, Frame, GaussianReport, Legend
+from app.messages import MODES, Frame, GaussianReport
 
 DRAG_THRESHOLD = 4.0      # px; a press that moves less is a click
 LEFT, RIGHT, MIDDLE = 0, 1, 2
 AXIS_COLORS: tuple[Color, ...] = ((224, 115, 111, 255), (127, 191, 138, 255), (110, 150, 225, 255))
-LEGEND_STEPS = 64
+OUTLINE = ((-1, 0), (1, 0), (0, -1), (0, 1))
 
 
 class Viewport:
@@ -217,6 +216,13 @@ class Viewport:
         view.probe.point(question_at(self._shown, *pixel, view.views) if pixel is not None and self._shown else None)
 
     # ------------------------------------------------------------------------------------------ drawn over it
+    @property
+    def _edges(self) -> tuple[float, float, float, float]:
+        """Left, top, right, bottom of the picture, px of the canvas: what is written on it does not stand beside it."""
+        f = self.fit
+        return (0.0, 0.0, self.rect.width, self.rect.height) if f is None else (
+            f.x, f.y, f.x + f.shown_width, f.y + f.shown_height)
+
     def _draw_overlay(self) -> None:
         ui, frame = self.ui, self._shown
         selected = ui.model.snapshot.selected
@@ -255,7 +261,10 @@ class Viewport:
                 continue
             start, end = fit.to_area(segment).tolist()
             dpg.draw_line(start, end, color=color, thickness=1.5 * self.ui.theme.scale, parent=self._marks)
-            dpg.draw_text((end[0] + 3, end[1] - self.ui.px(8)), name, color=color, size=self.ui.px(13), parent=self._marks)
+            at = end[0] + 3, end[1] - self.ui.px(8)
+            for dx, dy in OUTLINE:   # dark around it, so that it can be read on any picture
+                dpg.draw_text((at[0] + dx, at[1] + dy), name, color=(0, 0, 0, 120), size=self.ui.px(13), parent=self._marks)
+            dpg.draw_text(at, name, color=color, size=self.ui.px(13), parent=self._marks)
 
     def _draw_selected(self, report: GaussianReport, fit: Fit) -> None:
         assert report.ellipse is not None
@@ -270,59 +279,15 @@ class Viewport:
 
     def _draw_legend(self) -> None:
         frame = self._shown
-        legends = [legend for legend in (frame.legend, frame.legend_beside) if legend is not None] if frame is not None else []
-        key = (tuple(legends), self.rect) if legends else None
+        shown = [legend for legend in (frame.legend, frame.legend_beside) if legend is not None] if frame is not None else []
+        key = (tuple(shown), self.rect) if shown else None
         if key == self._legend_key:
             return
         self._legend_key = key
         dpg.delete_item(self._legend, children_only=True)
-        for legend in legends:
-            draw = self._draw_entries if legend.entries else self._draw_bar
-            draw(legend, right=frame is not None and legend is frame.legend_beside)
-
-    def _draw_entries(self, legend: Legend, *, right: bool) -> None:
-        """What the colours stand for, one below the other, with how many there are of each."""
-        px, layer, row = self.ui.px, self._legend, self.ui.px(18)
-        lines = [(f"{name}  {formatting.count(count)}", color) for name, color, count in legend.entries]
-        width = max(text_width(text, px(13)) + px(18) for text in (*(line for line, _ in lines), legend.label))
-        x0 = self.rect.width - width - px(22) if right else px(14)
-        y0 = self.rect.height - px(14) - row * (len(lines) + 1)
-        dpg.draw_rectangle((x0 - px(8), y0 - px(6)), (x0 + width, y0 + row * (len(lines) + 1) + px(4)), fill=(14, 16, 19, 205),
-                           color=(0, 0, 0, 0), rounding=px(4), parent=layer)
-        dpg.draw_text((x0, y0), legend.label, color=Palette.muted, size=px(13), parent=layer)
-        for place, (text, color) in enumerate(lines, start=1):
-            y, fill = y0 + place * row, tuple(round(255 * c) for c in color)
-            dpg.draw_rectangle((x0, y + px(2)), (x0 + px(10), y + px(12)), fill=fill, color=fill, parent=layer)
-            dpg.draw_text((x0 + px(18), y), text, color=Palette.text, size=px(13), parent=layer)
-
-    def _draw_bar(self, legend: Legend, *, right: bool) -> None:
-        px, layer = self.ui.px, self._legend
-        width, height = px(220), px(10)
-        x0, y0 = self.rect.width - width - px(14) if right else px(14), self.rect.height - px(34)
-        unit = f"  [{legend.unit}]" if legend.unit else ""
-        note = "  log" if legend.log else ""
-        extra = px(16) if legend.never_seen else 0
-        title = shortened(f"{legend.label}{unit}{note}", px(13), width if right else self.rect.width - 2 * x0)
-        box = max(width, text_width(title, px(13)))
-        dpg.draw_rectangle((x0 - px(8), y0 - px(26) - extra), (x0 + box + px(8), y0 + height + px(22)), fill=(14, 16, 19, 205),
-                           color=(0, 0, 0, 0), rounding=px(4), parent=layer)
-        dpg.draw_text((x0, y0 - px(21)), title, color=Palette.text, size=px(13), parent=layer)
-        if legend.never_seen:
-            grey = tuple(round(255 * c) for c in NEVER_SEEN)
-            dpg.draw_rectangle((x0, y0 - px(36)), (x0 + px(10), y0 - px(26)), fill=grey, color=grey, parent=layer)
-            dpg.draw_text((x0 + px(15), y0 - px(38)), "not seen", color=Palette.muted, size=px(12), parent=layer)
-        colors = lut(legend.colormap)[np.linspace(0, 255, LEGEND_STEPS).astype(int)] * 255
-        step = width / LEGEND_STEPS
-        for i, color in enumerate(colors):
-            fill = tuple(int(c) for c in color)
-            dpg.draw_rectangle((x0 + i * step, y0), (x0 + (i + 1) * step + 0.5, y0 + height), fill=fill,
-                               color=(0, 0, 0, 0), thickness=0, parent=layer)
-        middle = (legend.lo * legend.hi) ** 0.5 if legend.log and legend.lo > 0 else 0.5 * (legend.lo + legend.hi)
-        for share, value in ((0.0, legend.lo), (0.5, middle), (1.0, legend.hi)):
-            text = formatting.number(value)
-            wide = text_width(text, px(12))
-            dpg.draw_text((x0 + share * (width - wide), y0 + height + px(4)), text, color=Palette.muted, size=px(12),
-                          parent=layer)
+        for legend in shown:
+            draw = legends.draw_entries if legend.entries else legends.draw_bar
+            draw(self.ui, self._legend, legend, self._edges, right=frame is not None and legend is frame.legend_beside)
 
     def _draw_caption(self) -> None:
         """Mode and view name in the corner, or what is missing in the middle."""
@@ -331,7 +296,7 @@ class Viewport:
         name = view.views[view.view_index].name if view.view_index is not None and view.views else ""
         split = view.views[view.view_index].split if name and view.view_index is not None else ""
         mode = MODES[frame.mode].label if frame is not None else ""
-        note = frame.note if frame is not None else ""
+        note = formatting.spaced(frame.note) if frame is not None else ""
         job = ui.model.job
         progress = (job.name, job.text, round(job.fraction, 2)) if job is not None else None
         hint = TOOLS[view.tool].hint
@@ -354,9 +319,9 @@ class Viewport:
             dpg.draw_rectangle((f.x + half, f.y + half), (f.x + f.shown_width - half, f.y + f.shown_height - half),
                                color=Palette.second, thickness=2 * half, parent=self._caption)
         colored = ((text, Palette.text), (past, Palette.second), (note, Palette.second), (tool, Palette.accent))
-        lines = [line for line in colored if line[0]]
+        lines, (left, top, _, _) = [line for line in colored if line[0]], self._edges
         for i, (line, color) in enumerate(lines):
-            self._shadowed(ui.px(12), ui.px(10 + 20 * i), line, color, 13)
+            self._shadowed(left + ui.px(12), top + ui.px(10 + 20 * i), line, color, 13)
 
     def _draw_empty(self, headline: str, detail: str, fraction: float | None) -> None:
         px = self.ui.px
@@ -375,7 +340,8 @@ class Viewport:
 
     def _shadowed(self, x: float, y: float, text: str, color: Color, size: float) -> None:
         px = self.ui.px
-        text = shortened(text, px(size), self.rect.width - 2 * px(12))
+        left, _, right, _ = self._edges
+        text = shortened(text, px(size), max(right - left, px(160)) - 2 * px(12))
         dpg.draw_rectangle((x - px(6), y - px(3)), (x + text_width(text, px(size)) + px(6), y + px(size + 4)),
                            fill=(14, 16, 19, 175), color=(0, 0, 0, 0), rounding=px(3), parent=self._caption)
         dpg.draw_text((x, y), text, color=color, size=px(size), parent=self._caption)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from app.gui import formatting
+from app.gui import formatting, tips
 from app.gui.actions import Actions
 from app.gui.fields import SLIDER_STEPS, FieldSpec
 from app.gui.preferences import Preferences
@@ -65,6 +65,12 @@ def show(item: int, shown: bool) -> None:
         dpg.configure_item(item, show=shown)
 
 
+def open_centred(ui: Ui, window: int, width: float) -> None:
+    """Show a floating window of that width, px at 100 %; its height is that of what it holds, known after a frame."""
+    across, down = dpg.get_viewport_client_width(), dpg.get_viewport_client_height()
+    dpg.configure_item(window, show=True, pos=(max(0, (across - ui.px(width)) // 2), max(0, down // 6)))
+
+
 _labels: dict[int, str] = {}
 
 
@@ -97,9 +103,8 @@ def label(ui: Ui, text: str, color: Color = Palette.muted, *, small: bool = Fals
 
 
 def tooltip(ui: Ui, item: int, text: str) -> None:
-    """Becomes a sibling right after the item: in a group with xoffset, wrap the item in a group of its own."""
-    with dpg.tooltip(item, delay=0.45, hide_on_activity=True):
-        dpg.add_text(text, wrap=ui.px(320))
+    """What is said beside the item while the pointer rests on it, see app/gui/tips.py."""
+    tips.explain(item, text)
 
 
 def button(ui: Ui, text: str, callback: Callable[..., None], tip: str, *, width: float = 0, theme: int = 0,
@@ -131,12 +136,16 @@ class Rows:
         self._ui, self._offset = ui, offset
         self._values: dict[str, int] = {}
         self._groups: dict[str, int] = {}
+        self._cells: dict[str, int] = {}
+        self._colors: dict[str, Color] = {}
 
     def add(self, name: str, text: str, tip: str = "") -> int:
         ui = self._ui
         with dpg.group(horizontal=True, xoffset=ui.px(self._offset)) as group:
             dpg.add_text(text, color=Palette.muted)
-            value = int(dpg.add_text(formatting.NONE))
+            with dpg.group(horizontal=True, horizontal_spacing=ui.px(4)) as cell:   # xoffset would count the button as a column
+                value = int(dpg.add_text(formatting.NONE))
+        self._cells[name] = int(cell)
         dpg.bind_item_theme(group, ui.theme.tight)
         if tip:
             tooltip(ui, int(group), tip)
@@ -144,25 +153,34 @@ class Rows:
         return value
 
     def add_button(self, name: str, text: str, callback: Callable[..., None], tip: str) -> int:
-        """A small button behind the value of a row."""
+        """A small button right behind the value of a row."""
         ui = self._ui
-        with dpg.group(parent=self._groups[name], horizontal=True):
-            item = int(dpg.add_button(label=text, callback=callback, small=True))
-            dpg.bind_item_theme(item, ui.theme.flat)
-            tooltip(ui, item, tip)
+        item = int(dpg.add_button(label=text, callback=callback, small=True, parent=self._cells[name]))
+        dpg.bind_item_theme(item, ui.theme.flat)
+        tooltip(ui, item, tip)
         return item
 
-    def put(self, name: str, text: str) -> None:
+    def put(self, name: str, text: str, color: Color = Palette.text) -> None:
         put(self._values[name], text)
+        if self._colors.get(name, Palette.text) != color:
+            self._colors[name] = color
+            dpg.configure_item(self._values[name], color=color)
+
+    def explain(self, name: str, tip: str) -> None:
+        """Another tooltip."""
+        tooltip(self._ui, self._groups[name], tip)
 
     def show(self, name: str, shown: bool) -> None:
         show(self._groups[name], shown)
 
 
+RESET = 24   # px at 100 %, the button back to the default
+
+
 class FieldControl:
     """One configuration field as a row: name, slider or choice, exact value, back to the default."""
 
-    def __init__(self, ui: Ui, spec: FieldSpec, *, name_width: float = 132, width: float = 300) -> None:
+    def __init__(self, ui: Ui, spec: FieldSpec, *, name_width: float = 132) -> None:
         self.ui, self.spec = ui, spec
         self._value: Any = spec.default
         self._slider = self._input = self._choice = 0
@@ -173,31 +191,28 @@ class FieldControl:
             with dpg.group():
                 self._name = int(dpg.add_text(spec.label if spec.live else f"{spec.label} °", color=Palette.text))
                 tooltip(ui, self._name, f"{spec.path}\n{spec.tooltip}")
-            self._build(width - name_width)
+            self._build()
         self.show_value(spec.default)
 
-    def _build(self, width: float) -> None:
+    def _build(self) -> None:
         ui, spec = self.ui, self.spec
-        reset_width = 24
-        rest = width - reset_width - 4
         with dpg.group(horizontal=True, horizontal_spacing=ui.px(4)):
             if spec.kind == "bool":
                 self._choice = int(dpg.add_checkbox(callback=self._on_choice))
-                dpg.add_spacer(width=ui.px(rest - 30))
             elif spec.kind == "choice":
-                self._choice = int(dpg.add_combo(spec.choices, width=ui.px(rest), callback=self._on_choice))
+                self._choice = int(dpg.add_combo(spec.choices, width=-1, callback=self._on_choice))
             else:
                 typed = 66
                 if spec.has_slider:
                     self._slider = int(dpg.add_slider_int(
-                        max_value=SLIDER_STEPS, width=ui.px(rest - typed - 4), callback=self._on_slide, no_input=True,
+                        max_value=SLIDER_STEPS, width=-ui.px(typed + 4 + RESET + 4), callback=self._on_slide, no_input=True,
                         format=""))
                 self._input = int(dpg.add_input_text(
-                    width=ui.px(typed if spec.has_slider else rest), callback=self._on_typed, on_enter=True))
+                    width=-1, callback=self._on_typed, on_enter=True))
                 ui.typing.append(self._input)
-            self._reset = int(dpg.add_button(label="↺", width=ui.px(reset_width), callback=self._on_reset))
+            self._reset = int(dpg.add_button(label="↺", width=ui.px(RESET), callback=self._on_reset))
             dpg.bind_item_theme(self._reset, ui.theme.flat)
-            tooltip(ui, self._reset, f"Back to the default, {spec.default}")
+            tooltip(ui, self._reset, f"Back to the default, {spec.written(spec.default)}")
         for item in (self._slider, self._input, self._choice):
             if item:
                 tooltip(ui, item, spec.tooltip)
@@ -214,7 +229,10 @@ class FieldControl:
             put(self._input, self._written(value))
         changed = value != spec.default
         dpg.configure_item(self._name, color=Palette.accent if changed else Palette.text)
-        dpg.configure_item(self._reset, show=changed)
+        show(self._reset, changed)
+        for item in (self._input, self._choice if spec.kind == "choice" else 0):   # the row ends where buttons end
+            if item:
+                dpg.configure_item(item, width=-self.ui.px(RESET + 4) if changed else -1)
 
     def _written(self, value: Any) -> str:
         return str(value) if self.spec.kind == "int" else f"{value:.4g}"
@@ -288,6 +306,11 @@ def shortened(text: str, size: float, width: float) -> str:
         return text
     keep = max(4, int(len(text) * width / max(text_width(text, size), 1.0)) - 1)
     return text[: keep // 2] + "…" + text[-(keep - keep // 2):]
+
+
+def short_path(path: Path) -> str:
+    """Relative to the folder that the program was started in, where it lies in it."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 def head(text: str, length: int) -> str:

@@ -82,3 +82,4 @@ class Steering:
     headless: bool = False
     mean_loss: float = float("nan")    # over the latest steps, one a training view
     mean_psnr: float = float("nan")
+    none_due: str = ""      # why no densification is to come, one sentence; empty = one is

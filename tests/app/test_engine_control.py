@@ -195,7 +195,7 @@ def test_a_goal_that_cannot_be_is_refused_with_a_reason(quick, goal, value, limi
     quick.send(m.RunUntil(goal, value, limit))
     quick.sync()
     notice = quick.of(m.Notice)[-1]
-    assert says in notice.text and notice.level == "error" and quick.snapshot.state == "paused"
+    assert says in notice.text and notice.level == "warning" and quick.snapshot.state == "paused"
 
 
 @pytest.mark.thorough

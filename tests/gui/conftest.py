@@ -17,7 +17,7 @@ import pytest
 from tests.gui.x11 import Display, WindowManager, ask_to_close, need
 
 ROOT = Path(__file__).parents[2]
-STATE = ("dict(held=list(shell.keyboard._held), typing=shell.keyboard.typing(), dialogs=[d.shown for d in shell._dialogs()], "
+STATE = ("dict(held=list(shell.keyboard._held), typing=shell.keyboard.typing(), dialogs=[d.shown for d in shell.dialogs()], "
          "notices=[n.text for n in shell.model.notices], failed=list(shell._complained), frames=shell.frames)")
 DEADLINE = 30.0   # s that a condition may take on a machine under load
 

@@ -104,7 +104,7 @@ def test_changed_options_are_listed_and_marked_in_the_plots(window: Window) -> N
     window.frames(3)
     cells = window.get(f"[[dpg.get_value(c) for c in cells] for _, cells in {CONTROL}._rows[:2]]")
     assert cells == [["40", "densify.absgrad\nThe preset X", "off", "on"], ["12", "sh0_lr", "0.0025", "0.004"]]
-    assert window.get("dpg.get_value(shell.plots._options[0])")[0] == [12.0, 40.0]
+    assert window.get("dpg.get_value(shell.plots._options[0])")[0] == [12.0, 12.0, 40.0, 40.0]
 
 
 def test_who_gets_the_time_is_sent_and_remembered(window: Window) -> None:
@@ -127,7 +127,7 @@ def test_who_gets_the_time_is_sent_and_remembered(window: Window) -> None:
 @pytest.mark.parametrize("how", ["click", pytest.param("key", marks=pytest.mark.thorough)])
 def test_headless_yields_until_a_key_or_a_click(window: Window, how: str) -> None:
     open_tab(window, "control")
-    press(window, "Headless")
+    press(window, "Train without pictures")
     window.wait_for("shell.headless.on and engine.received[-1].headless")
     frames, steps = window.get("shell.frames"), window.received("Step")
     window.wait_for(f"shell.frames >= {frames} + 3")

@@ -16,7 +16,8 @@ def test_a_click_on_the_runs_folder_copies_its_path(window: Window) -> None:
     window.run("from dataclasses import replace; real = engine._snapshot; "
                f"engine._snapshot = lambda: replace(real(), run_folder={FOLDER!r})")
     window.wait_for(f"dpg.get_value({value}) == 'garden-…030405'")
-    assert FOLDER in window.get("dpg.get_value(row._text)")
+    window.run("from app.gui.tips import explained")
+    assert FOLDER in window.get("explained(row._row)")
     window.click(*window.middle(value))
     window.wait_for("any('copied' in n.text for n in shell.model.notices)")   # reading a clipboard without text ends GLFW
     assert window.get("dpg.get_clipboard_text()") == FOLDER

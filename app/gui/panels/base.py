@@ -20,6 +20,13 @@ class Panel(Protocol):
 
 
 @runtime_checkable
+class Leaving(Protocol):
+    """A panel with something to put back when its tab is left."""
+
+    def leave(self) -> None: ...
+
+
+@runtime_checkable
 class Asking(Protocol):
     """A panel that wants to know something of the model."""
 

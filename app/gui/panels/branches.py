@@ -6,10 +6,10 @@ from app.gui import looking_back
 from app.gui.formatting import count, size
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
-from app.gui.widgets import Ui, button, heading, label, put, relabel, show, tooltip
+from app.gui.widgets import Ui, button, heading, label, open_centred, put, relabel, show, tooltip
 from app.messages import BranchFrom, BranchState, DeleteBranch, Moment, RenameBranch, SwitchBranch, TimelineState
 
-WIDTH, HEIGHT = 720, 330
+WIDTH = 720
 
 
 class BranchesDialog:
@@ -24,21 +24,23 @@ class BranchesDialog:
 
     def build(self, parent: int) -> None:
         ui = self.ui
-        with dpg.window(show=False, label="Branches", no_collapse=True, width=ui.px(WIDTH), height=ui.px(HEIGHT),
+        with dpg.window(show=False, label="Resume", no_collapse=True, no_resize=True, autosize=True,
                         on_close=self.close, no_saved_settings=True) as window:
+            dpg.add_spacer(width=ui.px(WIDTH - 24))
             self._from = heading(ui, "Go on from here", first=True)
             with dpg.group(horizontal=True) as group:
                 self._name = int(dpg.add_input_text(hint="Name of the new branch, or nothing for one of its own",
                                                     width=ui.px(WIDTH - 24 - 124), on_enter=True, callback=self._on_resume))
                 ui.typing.append(self._name)
-                button(ui, "Resume here", self._on_resume, "The run goes back to this moment and goes on as a new branch; all "
-                       "that was trained behind it stays as the old one", width=112, theme=ui.theme.primary)
+                button(ui, "Resume here", self._on_resume, "The run goes back to this moment and goes on as a new branch; what "
+                       "was trained after it is kept as the old branch", width=112, theme=ui.theme.primary)
             self._resume = int(group)
             with dpg.group(horizontal=True):
                 button(ui, "Reach it exactly", ui.actions.replay_moments, "A copy of the run trains to this very iteration "
                        "from the kept moment before it, with the options changed as they were")
                 button(ui, "Compare with now", ui.actions.compare_moments, "This moment beside now, and off again  (M)")
-            label(ui, "What was trained behind the moment stays: curves, events and its end.", Palette.muted, small=True)
+            label(ui, "What was trained after this moment is not lost: it is kept as a branch, with its curves and events.",
+                  Palette.muted, small=True)
             heading(ui, "Branches")
             self._table = int(dpg.add_group())
             with dpg.group(show=False) as confirm:
@@ -58,12 +60,10 @@ class BranchesDialog:
         dpg.bind_item_theme(window, ui.theme.floating)
 
     def open(self) -> None:
-        px = self.ui.px
         if not self.ui.model.snapshot.timeline.branches:
             self.ui.actions.notify("There is no run with a past yet; open a scene folder and train.", "warning")
             return
-        width, height = dpg.get_viewport_client_width(), dpg.get_viewport_client_height()
-        dpg.configure_item(self.window, show=True, pos=(max(0, (width - px(WIDTH)) // 2), max(0, (height - px(HEIGHT)) // 3)))
+        open_centred(self.ui, self.window, WIDTH)
         dpg.set_value(self._name, "")
         self.shown, self._key = True, None
         self._ask("")

@@ -152,7 +152,7 @@ class CameraPathPanel:
             except SceneError as error:
                 ui.actions.notify(f"{str(error)[:1].upper()}{str(error)[1:]}.", "warning")
         ui.view.editor.start_with(found)
-        dpg.set_value(self._path, str(Path.cwd() / f"{_stem(path)}_path.json") if path is not None else "")
+        dpg.set_value(self._path, f"{_stem(path)}_path.json" if path is not None else "")
 
     def _move(self) -> None:
         """Let the view follow while the path plays, until the user moves it."""

@@ -9,9 +9,11 @@ from typing import Any
 from app.gui import formatting
 from app.gui.change_log import written
 from app.gui.fields import PACE_FIELDS
+from app.gui.panels.step_menu import refusal
 from app.gui.preferences import pace_of
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
+from app.gui.view_model import MORE_TEXT
 from app.gui.widgets import FieldControl, Ui, button, heading, label, put, show, tooltip
 from app.messages import RunUntil, SetPace, Step, TakePart
 from app.pace import PaceConfig
@@ -29,8 +31,8 @@ GOALS: dict[str, tuple[str, str, float | None]] = {   # label, unit, first value
     "psnr": ("the mean training PSNR is above", "dB", 25.0), "test_psnr": ("the held-out PSNR is above", "dB", 25.0),
     "count": ("there are more Gaussians than", "", 10000.0), "iteration": ("iteration", "", 1000.0),
     "stop": ("it stops, as at a NaN", "", None)}
-PACE_NAMES = {"view_share": "pictures, share", "view_rate": "pictures a second", "panel_share": "panels, share",
-              "window_fps": "frames, in use", "idle_fps": "frames, idle"}
+PACE_NAMES = {"view_share": "time for pictures", "view_rate": "pictures per s", "panel_share": "time for panels",
+              "window_fps": "window, in use", "idle_fps": "window, at rest"}
 PHASES = {
     "": "Between two steps.",
     "backward": "In step {next}: its gradients are known, the update is pending.",
@@ -44,6 +46,7 @@ class ControlPanel:
         self.ui = ui
         self._version = -1
         self._phase: object = None
+        self._able: bool | None = None    # whether the goal can be gone for
         self._values = {goal: value for goal, (_, _, value) in GOALS.items() if value is not None}
         self._goal, self._limit, self._count = "densify", 0, 100
 
@@ -68,11 +71,15 @@ class ControlPanel:
                     number = 1 + [name for name, *_ in PARTS].index(part)
                     self._parts[part] = button(ui, f"{number}  {text}", self._on_part, tip, width=HALF, user_data=part)
         with dpg.group(horizontal=True, horizontal_spacing=ui.px(6)):
-            button(ui, "Whole step", self.ui.actions.step, "All of a step, or the rest of the one under way  (N)", width=HALF)
+            self._whole = button(ui, "Whole step", self.ui.actions.step, "All of a step, or the rest of the one under way  (N)",
+                                 width=HALF)
             with dpg.group(horizontal=True, horizontal_spacing=ui.px(4)):
-                button(ui, "Steps:", self._on_steps, "Take so many steps, then pause", width=72)
+                self._many = button(ui, "Steps:", self._on_steps, "Take so many steps, then pause", width=72)
                 self._steps = self._number("100", HALF - 76, self._on_count, "How many; Enter takes them")
         self._where = label(ui, "", Palette.text, wrap=0)
+        self._further = button(ui, f"Train {MORE_TEXT} more", ui.actions.train_more, "Raise iterations by so many and train "
+                               "on; where schedules follow the length of the run, they move with it", theme=ui.theme.primary)
+        show(self._further, False)
         self._forwarded = label(ui, "", Palette.muted, small=True, wrap=0)
 
     def _number(self, text: str, width: float, callback: Any, tip: str) -> int:
@@ -117,11 +124,12 @@ class ControlPanel:
             self._value = self._number("", 52, self._on_typed, "The value to reach; Enter starts")
             self._unit = label(ui, "", Palette.muted)
         with dpg.group(horizontal=True, horizontal_spacing=ui.px(4)):
-            button(ui, "Train until then", self._on_until, "Train, and pause when it is reached; a notice says by which value",
-                   width=HALF - 20, theme=ui.theme.primary)
+            self._go = button(ui, "Train until then", self._on_until, "Train, and pause when it is reached; a notice "
+                              "says by which value", width=HALF - 20, theme=ui.theme.primary)
             label(ui, "at most", Palette.muted)
             self._most = self._number("", 62, self._on_typed, "Steps after which it pauses in any case; empty = no limit")
             label(ui, "steps", Palette.muted)
+        self._refusal = label(ui, "", Palette.second, small=True, wrap=0)
         self._state = label(ui, "", Palette.muted, small=True, wrap=0)
         self._show_goal()
 
@@ -161,8 +169,8 @@ class ControlPanel:
         self._fields = [FieldControl(plain, replace(spec, label=PACE_NAMES[spec.path])) for spec in PACE_FIELDS]
         for control in self._fields:
             control.show_value(getattr(ui.preferences, control.spec.path))
-        button(ui, "Headless", ui.actions.headless, "The window yields everything to training: no pictures, no panels, two "
-                                                    "frames a second. Any key or click brings it back.", width=-1)
+        button(ui, "Train without pictures", ui.actions.headless, "The window gives all its time to training (headless): no "
+               "pictures, no panels. Any key or click brings it back.", width=-1)
 
     def _set_pace(self, name: str, value: Any) -> None:
         ui = self.ui
@@ -195,7 +203,7 @@ class ControlPanel:
     def update(self) -> None:
         model = self.ui.model
         steering, iteration = model.snapshot.steering, model.snapshot.iteration
-        key = (steering.phase, iteration, model.can_train, model.playing)
+        key = (steering.phase, iteration, model.can_train, model.playing, model.at_end, model.snapshot.iterations)
         if key != self._phase:
             self._phase = key
             self._show_phase(steering.phase, iteration)
@@ -206,7 +214,14 @@ class ControlPanel:
         means = "Means are known after one step for each training view." if math.isnan(steering.mean_loss) else (
             f"Mean of the latest steps: loss {formatting.number(steering.mean_loss, 4)}, "
                  f"{formatting.decibel(steering.mean_psnr)}")
-        put(self._state, f"Training {steering.goal}.\n{means}" if steering.goal else means)
+        why = refusal(model, RunUntil(self._goal)) if model.can_train else ""   # type: ignore[arg-type]
+        put(self._refusal, formatting.spaced(why))
+        show(self._refusal, bool(why))
+        if (able := model.can_train and not why) is not self._able:
+            self._able = able
+            dpg.configure_item(self._go, enabled=able)
+            dpg.bind_item_theme(self._go, self.ui.theme.primary if able else 0)
+        put(self._state, f"Training {formatting.spaced(steering.goal)}.\n{means}" if steering.goal else means)
         if model.options.version != self._version:
             self._version = model.options.version
             self._show_changes()
@@ -215,15 +230,20 @@ class ControlPanel:
         model, theme = self.ui.model, self.ui.theme
         count = formatting.count
         text = PHASES[phase].format(now=count(iteration), next=count(iteration + 1))
-        put(self._where, "Training." if model.playing and not phase else text if model.can_train else "No scene to train.")
+        text = "Training." if model.playing and not phase else text if model.can_train else "No scene to train."
+        put(self._where, model.end_text or text)
         ready = {"forward": True, "backward": phase != "backward", "optimiser": phase == "backward",
                  "densify": phase != "backward"}
         follows = {"": "backward", "backward": "optimiser", "update": "densify"}[phase]
         for part, item in self._parts.items():
-            able = model.can_train and (ready[part] or model.playing)
+            able = model.can_train and (ready[part] or model.playing) and (part == "densify" or not model.at_end)
             dpg.configure_item(item, enabled=able)
             next_one = phase and part == follows and not model.playing
             dpg.bind_item_theme(item, theme.primary if next_one and able else 0)
+
+        show(self._further, model.at_end)
+        for item in (self._whole, self._many):
+            dpg.configure_item(item, enabled=model.can_train and not model.at_end)
 
     def _show_changes(self) -> None:
         changes = self.ui.model.options.changes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.gui import formatting
 from app.gui.toolkit import dpg
-from app.gui.widgets import Rows, Ui, put
+from app.gui.widgets import Rows, Ui, tooltip
 
 SHOWN = 14
 """Letters that find room in the value column."""
@@ -22,8 +22,7 @@ class Copied:
         with dpg.item_handler_registry() as handlers:
             dpg.add_item_clicked_handler(callback=self._on_click)
         dpg.bind_item_handler_registry(value, handlers)
-        with dpg.tooltip(dpg.get_item_parent(value), delay=0.45, hide_on_activity=True):
-            self._text = int(dpg.add_text("", wrap=ui.px(320)))
+        self._row = int(dpg.get_item_parent(dpg.get_item_parent(value)))
         self.put("")
 
     def put(self, path: str) -> None:
@@ -33,7 +32,7 @@ class Copied:
         self._path = path
         folder = path.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1]
         self._rows.put(self._name, shortened(folder) if path else formatting.NONE)
-        put(self._text, f"{self._tip}:\n{path}\nClick to copy the path." if path else "Nothing is recorded.")
+        tooltip(self._ui, self._row, f"{self._tip}:\n{path}\nClick to copy the path." if path else "Nothing is recorded.")
 
     def _on_click(self) -> None:
         if self._path:

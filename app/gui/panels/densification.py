@@ -50,6 +50,9 @@ class DensificationPanel:
     def questions(self) -> Mapping[str, Any]:
         return {**self.preview.questions(), **self.events.questions()}
 
+    def leave(self) -> None:
+        self.preview.leave()
+
     def _plot(self) -> None:
         ui = self.ui
         with dpg.plot(height=ui.px(190), width=-1, no_menus=True, no_mouse_pos=True, no_box_select=True) as plot:

@@ -65,7 +65,7 @@ class Preview:
         told: Foreseen | None = answer.value if answer is not None else None
         show(self._body, self.on)
         problem = (answer.problem if answer is not None else "") or (told.problem if told is not None else "")
-        put(self._problem, problem)
+        put(self._problem, formatting.spaced(problem))
         show(self._problem, bool(problem))
         if told is None:
             put(self._when, "" if not self.on else "Looking at the Gaussians ...")
@@ -79,8 +79,16 @@ class Preview:
 
     def _show(self, told: Foreseen, before: Foreseen | None) -> None:
         show(self._when, True)
-        due = f"Due at iteration {formatting.count(told.next_event)}" if told.next_event is not None else "None is due any more"
-        put(self._when, f"{due}; as of {formatting.count(told.iteration)} it would:")
+        nothing = told.after == told.count and not any(told.of(kind.name) for kind in KINDS)
+        if nothing and before is None:
+            put(self._when, "" if told.problem else "If densified now, nothing would happen: no Gaussian meets a condition.")
+            show(self._when, not told.problem)
+            for row, _, _ in self._rows.values():
+                show(row, False)
+            show(self._after, False)
+            return
+        due = f"Due at iteration {formatting.count(told.next_event)}" if told.next_event is not None else "None is due"
+        put(self._when, f"{due}. If densified now, as of {formatting.count(told.iteration)}:")
         for kind in KINDS:
             row, value, _ = self._rows[kind.name]
             count, old = told.of(kind.name), before.of(kind.name) if before is not None else told.of(kind.name)
@@ -96,6 +104,11 @@ class Preview:
             parts.append(f"the cap of {formatting.count(told.cap)} leaves out {formatting.count(told.left_out)}")
         put(self._after, ", ".join(parts))
         show(self._after, True)
+
+    def leave(self) -> None:
+        """The tab is left: the picture is as before the preview."""
+        if self.on:
+            self.ui.actions.toggle_candidates()
 
     # ------------------------------------------------------------------------------------------ the threshold is dragged
     def held(self) -> None:

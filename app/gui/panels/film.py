@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from app.camera_path import CameraPath
 from app.gui import formatting
+from app.gui.theme import Palette
 from app.gui.toolkit import dpg
-from app.gui.widgets import Ui, button, heading, label, put, show, tooltip
+from app.gui.widgets import Ui, button, heading, label, put, short_path, show, tooltip
 from app.messages import MODES, ExportVideo
 
 SIZE, RATE = (1280, 720), 30.0
@@ -18,6 +20,8 @@ class FilmSection:
     def __init__(self, ui: Ui) -> None:
         self.ui = ui
         self._scene: str | None = None
+        self._working = False
+        self._target: tuple[Path, float] | None = None    # the film that was asked for last, and when
         heading(ui, "Film")
         with dpg.group(horizontal=True, horizontal_spacing=ui.px(4)):
             self._width = self._field(str(SIZE[0]), "Width of the film, px; a video's sides are rounded up to even numbers")
@@ -43,6 +47,8 @@ class FilmSection:
                        theme=ui.theme.danger)
                 self._text = label(ui, "", small=True)
         self._busy = int(busy)
+        self._written = label(ui, "", Palette.good, small=True, wrap=0)
+        show(self._written, False)
 
     def _field(self, value: str, tip: str) -> int:
         item = int(dpg.add_input_text(default_value=value, width=self.ui.px(FIELD)))
@@ -53,6 +59,11 @@ class FilmSection:
     def update(self, path: CameraPath) -> None:
         ui, job, scene = self.ui, self.ui.model.job, self.ui.model.scene
         working = job is not None and job.name == "film"
+        if self._working and not working and self._target is not None:
+            text = written(*self._target)
+            put(self._written, text)
+            show(self._written, bool(text))
+        self._working = working
         show(self._busy, working)
         show(self._idle, not working)
         if working and job is not None:
@@ -62,7 +73,7 @@ class FilmSection:
         put(self._what, f"{formatting.duration(path.duration)}, {MODES[ui.view.mode].label}")
         if scene is not None and scene.path != self._scene:
             self._scene = scene.path
-            dpg.set_value(self._path, str(Path.cwd() / f"{Path(scene.path).stem or 'scene'}_film.mp4"))
+            dpg.set_value(self._path, f"{Path(scene.path).stem or 'scene'}_film.mp4")
 
     def _on_export(self) -> None:
         ui = self.ui
@@ -78,4 +89,19 @@ class FilmSection:
             ui.actions.notify("Type the path of the film: an .mp4, or a folder for PNGs.", "warning")
         elif request is not None:
             where = Path(target).expanduser().absolute()
+            self._target = where, time.time()
+            show(self._written, False)
             ui.send(ExportVideo(str(where), ui.view.editor.path, request, width, height, fps))
+
+
+def written(target: Path, since: float) -> str:
+    """What there is of a film that was asked for at `since` (s since the epoch); empty where it was stopped or failed."""
+    try:
+        files = sorted(target.glob("*.png")) if target.is_dir() else [target]
+        sizes = [stat.st_size for stat in (file.stat() for file in files) if stat.st_mtime >= since - 2.0]
+    except OSError:
+        return ""
+    if not sizes:
+        return ""
+    count = f"{formatting.count(len(sizes))} pictures, " if target.is_dir() else ""
+    return f"Written: {short_path(target)}, {count}{sum(sizes) / 1e6:.1f} MB"

@@ -49,6 +49,8 @@ class HyperparameterPanel:
                 self._headings.append((int(top), paths))
                 for path in paths:
                     self._fields.add(BY_PATH[path])
+            self._rest = int(dpg.add_spacer(height=0))
+        self._body = parent
         self._presets.build_question()
 
     def update(self) -> None:
@@ -64,6 +66,8 @@ class HyperparameterPanel:
         for top, paths in self._headings:
             show(top, not found.isdisjoint(paths))
         show(self._nothing, not found)
+        # few rows would take the scrollbar away, and the field that is typed in would change its width
+        dpg.configure_item(self._rest, height=int(dpg.get_item_rect_size(self._body)[1]) if self._words else 0)
 
     def _has(self, spec: FieldSpec) -> bool:
         text = f"{spec.path} {spec.help}".lower()

@@ -6,15 +6,16 @@ from app.gui import formatting
 from app.gui.toolkit import dpg
 from app.gui.widgets import Rows, Ui, heading
 
-PARTS = (("parameters", "Parameters", "The raw parameters of all Gaussians"),
+PARTS = (("rss", "Process", "Resident memory of the whole process"),
+         ("timeline", "Timeline", "Moments of the run's past that are kept in memory, within a budget; start with "
+          "--timeline_megabytes and a smaller number to lower it"),
+         ("parameters", "Parameters", "The raw parameters of all Gaussians"),
          ("adam", "Optimiser", "Adam's two moments of every parameter, and the momentum of SGD where it is used"),
          ("statistics", "Statistics", "What densification has gathered since the last time"),
          ("gradients", "Gradients", "Of the last step, kept to be looked at"),
          ("images", "Images", "Decoded photographs, 8 bit"),
          ("intersections", "Intersections", "Tile lists of the last picture"),
-         ("timeline", "Timeline", "Moments of the run's past, within a budget"),
-         ("buffers", "Scratch", "Memory that the kernels use again; gradients and intersections may lie in it"),
-         ("rss", "Process", "Resident memory of the whole process"))
+         ("buffers", "Scratch", "Memory that the kernels use again; gradients and intersections may lie in it"))
 
 
 class MemoryPanel:
@@ -26,7 +27,7 @@ class MemoryPanel:
     def build(self, parent: int) -> None:
         with dpg.group(parent=parent):
             heading(self.ui, "Memory")
-            self._rows = Rows(self.ui, 96)
+            self._rows = Rows(self.ui, 104)
             for name, text, tip in PARTS:
                 self._rows.add(name, text, tip)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.gui import formatting
 from app.gui.layout import Rect
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
@@ -72,7 +73,7 @@ class Notices:
                 continue
             put(word, WORDS[notice.level])
             dpg.configure_item(word, color=COLORS[notice.level])
-            put(text, notice.text)
+            put(text, formatting.spaced(notice.text))
             height = max(dpg.get_item_rect_size(window)[1], ui.px(40))
             bottom -= height
             dpg.configure_item(window, pos=(max(x, ui.px(8)), max(bottom, 0)))

@@ -10,10 +10,10 @@ from app.demo import demo_folder
 from app.gui import formatting
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
-from app.gui.widgets import Ui, button, heading, label, put, show
+from app.gui.widgets import Ui, button, heading, label, open_centred, put, show
 from app.records.place import recent_runs
 
-WIDTH, HEIGHT = 620, 470
+WIDTH, INNER, RECENT = 620, 596, 6
 RUNS = 4
 """Runs that are offered to go on with."""
 
@@ -33,8 +33,9 @@ class OpenDialog:
 
     def build(self, parent: int) -> None:
         ui = self.ui
-        with dpg.window(show=False, label="Open a scene", modal=False, no_collapse=True, no_resize=True, width=ui.px(WIDTH),
-                        height=ui.px(HEIGHT), on_close=self.close, no_saved_settings=True) as window:
+        with dpg.window(show=False, label="Open a scene", modal=False, no_collapse=True, no_resize=True, autosize=True,
+                        on_close=self.close, no_saved_settings=True) as window:
+            dpg.add_spacer(width=ui.px(INNER))
             label(ui, "A COLMAP or transforms.json folder, a run to go on with, a checkpoint, or a PLY.", Palette.muted)
             with dpg.group(horizontal=True):
                 browse = not sys.platform.startswith("win")  # G24: the toolkit's browser breaks on names there
@@ -46,11 +47,15 @@ class OpenDialog:
                     button(ui, "Browse", self._on_browse, "Look for a folder", width=84)
             self._complaint = label(ui, "", Palette.bad, wrap=ui.px(WIDTH - 30))
             heading(ui, "Bundled")
-            self._demo = button(ui, "Demo scene", self._on_demo, "The scene that comes with Splatscope", width=-1)
+            self._demo = button(ui, "Demo scene", self._on_demo, "The scene that comes with Splatscope", width=INNER)
             self._runs_heading = heading(ui, "Go on with a run")
             self._runs = int(dpg.add_group())
-            heading(ui, "Recent")
-            self._recent = int(dpg.add_child_window(height=-1, border=False))
+            self._recent_heading = heading(ui, "Recent")
+            self._recent = int(dpg.add_group())
+        with dpg.theme() as rows, dpg.theme_component(dpg.mvButton):   # paths are read from their start
+            dpg.add_theme_style(dpg.mvStyleVar_ButtonTextAlign, 0.0, 0.5, category=dpg.mvThemeCat_Core)
+        for item in (self._runs, self._recent):
+            dpg.bind_item_theme(item, rows)
         self.window = int(window)
         dpg.bind_item_theme(window, ui.theme.floating)
         if not browse:
@@ -67,19 +72,18 @@ class OpenDialog:
         """Show it in the middle, with the recent scenes of now."""
         ui = self.ui
         dpg.delete_item(self._recent, children_only=True)
-        for path in ui.preferences.recent:
-            item = dpg.add_button(label=_shortened(path, 68), parent=self._recent, callback=self._on_recent, user_data=path,
-                                  width=-1)
-            dpg.bind_item_theme(item, ui.theme.flat)
-        if not ui.preferences.recent:
-            dpg.add_text("Nothing was opened yet.", parent=self._recent, color=Palette.faint)
+        scene, recent = ui.model.scene, ui.preferences.recent[:RECENT]
+        for path in recent:
+            now = "   open now" if scene is not None and path in (scene.path, scene.run) else ""
+            dpg.add_button(label=_shortened(path, 68) + now, parent=self._recent, callback=self._on_recent, user_data=path,
+                           width=ui.px(INNER))
+        for item in (self._recent_heading, self._recent):
+            show(item, bool(recent))
         self._list_runs()
         show(self._demo, demo_path() is not None)
         put(self._complaint, "")
         show(self._complaint, False)
-        width, height = dpg.get_viewport_client_width(), dpg.get_viewport_client_height()
-        dpg.configure_item(self.window, show=True, pos=(max(0, (width - ui.px(WIDTH)) // 2),
-                                                        max(0, (height - ui.px(HEIGHT)) // 3)))
+        open_centred(ui, self.window, WIDTH)
         dpg.focus_item(self._path)
         self.shown = True
 
@@ -94,9 +98,12 @@ class OpenDialog:
             newest = saved[0]
             text = f"{_shortened(run.name, 44)}   iteration {formatting.count(newest.iteration)}, " \
                    f"{formatting.count(newest.gaussians)} Gaussians"
-            item = dpg.add_button(label=text, parent=self._runs, callback=self._on_recent, user_data=str(run), width=-1)
-            dpg.bind_item_theme(item, self.ui.theme.flat)
-        show(self._runs_heading, bool(runs))
+            if is_open(str(run), self.ui.model.snapshot.run_folder):
+                text += "   open now"
+            dpg.add_button(label=text, parent=self._runs, callback=self._on_recent, user_data=str(run),
+                           width=self.ui.px(INNER))
+        for item in (self._runs_heading, self._runs):
+            show(item, bool(dpg.get_item_children(self._runs, 1)))
 
     def close(self) -> None:
         dpg.configure_item(self.window, show=False)
@@ -141,3 +148,8 @@ class OpenDialog:
 
 def _shortened(text: str, length: int) -> str:
     return text if len(text) <= length else "…" + text[-(length - 1):]
+
+
+def is_open(run: str, folder: str) -> bool:
+    """Whether the run in that folder is the one that trains in this window."""
+    return bool(folder) and Path(run).absolute() == Path(folder).absolute()

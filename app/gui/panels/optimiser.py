@@ -45,7 +45,7 @@ class OptimiserPanel:
             tooltip(ui, kind, "Against the mean size of the parameter, or by itself. A rule of thumb from training networks is "
                               "a ratio near 1e-3; 0 stands still.")
             self._plot()
-            self._empty = label(ui, "No step was taken yet.", Palette.muted, small=True, wrap=0)
+            self._empty = label(ui, "Press Train: points appear here, one for each step.", Palette.muted, small=True, wrap=0)
             self._table()
             heading(ui, "Rule and factor")
             label(ui, "Each group goes by Adam, by SGD or stands still; the factor multiplies its learning rate of the page "
@@ -104,9 +104,11 @@ class OptimiserPanel:
             return
         self._answer = answer
         found: Updates | None = answer.value if answer is not None else None
-        known = found is not None and any(len(group.iterations) for group in found.groups)
+        # a line has two points
+        known = found is not None and any(len(group.iterations) > 1 for group in found.groups)
         show(self._plot_item, known)
-        text = answer.problem if answer is not None and answer.problem else "No step was taken yet."
+        text = answer.problem if answer is not None and answer.problem else \
+            "Press Train: points appear here, one for each step."
         if found is not None and found.pending:
             text, known_now = "The gradients of the next step are known; its update is pending.", False
         else:

@@ -18,7 +18,8 @@ from app.gui.widgets import Ui
 from app.messages import Curve
 
 PER_STEP = frozenset({"loss", "train_psnr"})
-NARROWEST = 170
+NARROWEST = 125
+SHORT = 0.12  # of the plot: how far down the lines of changed options come, lest they look like a fall of the curve
 EVENTS = 150  # the last densifications drawn as lines
 POINTS = 600  # G20: drawing cost grows with the points, and no plot here is wider than this many px
 
@@ -40,6 +41,12 @@ def log_ticks(lo: float, hi: float) -> tuple[tuple[str, float], ...]:
     return tuple((f"{value:g}", value) for value in values if lo <= value <= hi)
 
 
+def short_lines(at: list[float], lo: float, hi: float, *, log: bool) -> list[list[float]]:
+    """(x, y) of the ends of vertical segments at `at` that hang from the upper edge of an axis from lo to hi."""
+    end = hi * (lo / hi) ** SHORT if log else hi - SHORT * (hi - lo)
+    return [[x for x in at for _ in range(2)], [y for _ in at for y in (hi, end)]]
+
+
 @dataclass
 class Series:
     curve: str
@@ -55,6 +62,7 @@ class PlotView:
     log: bool
     series: list[Series]
     follow: bool = True
+    limits: tuple[float, float] = (1e-3, 1.0)   # of y, as they were set last
     branches: BranchCurves | None = None
     ticks: tuple[tuple[str, float], ...] = ()   # set by hand: by itself a log axis labels powers of ten only
 
@@ -64,7 +72,8 @@ class PlotsPanel:
 
     def __init__(self, ui: Ui) -> None:
         self.ui = ui
-        self._version = self._densified = self._changed = -1
+        self._version = self._densified = -1
+        self._changed: object = None
         self._branches: object = None
         self._plots: list[PlotView] = []
 
@@ -77,12 +86,18 @@ class PlotsPanel:
         # densifications and opacity resets on every time axis: a step in a curve is mostly one of them
         self._events = [self._lines(plot, (*Palette.muted[:3], 70 if plot is self._plots[2] else 38)) for plot in self._plots]
         self._resets = [self._lines(plot, (*Palette.second[:3], 150)) for plot in self._plots]
-        self._options = [self._lines(plot, (*Palette.good[:3], 150)) for plot in self._plots]   # changed, see tab Control
+        self._options = [self._marks(plot) for plot in self._plots]   # changed, see tab Control
 
     def _lines(self, plot: PlotView, color: Color) -> int:
         """Vertical lines at iterations, still none."""
         item = int(dpg.add_inf_line_series([], parent=plot.y))
         dpg.bind_item_theme(item, self.ui.theme.series(color, 1.0))
+        return item
+
+    def _marks(self, plot: PlotView) -> int:
+        """Short vertical lines from the upper edge, still none."""
+        item = int(dpg.add_line_series([], [], parent=plot.y, segments=True))
+        dpg.bind_item_theme(item, self.ui.theme.series((*Palette.good[:3], 220), 1.5))
         return item
 
     def _add(self, title: str, curves: tuple[tuple[str, str, Color], ...], *, log: bool) -> None:
@@ -129,11 +144,11 @@ class PlotsPanel:
                 at = [float(e.iteration) for e in model.densified if bool(e.reset) is of_reset][-EVENTS:]
                 for item in series:
                     dpg.set_value(item, [at])
-        if model.options.version != self._changed:
-            self._changed = model.options.version
+        if (model.options.version, self._version) != self._changed:   # the limits move with the curves
+            self._changed = model.options.version, self._version
             at = sorted({float(change.iteration) for change in model.options.changes})[-EVENTS:]
-            for item in self._options:
-                dpg.set_value(item, [at])
+            for view, item in zip(self._plots, self._options, strict=True):
+                dpg.set_value(item, short_lines(at, *view.limits, log=view.log))
 
     def _update_branches(self) -> None:
         snapshot, wanted = self.ui.model.snapshot, self.ui.preferences.branch_curves
@@ -180,6 +195,7 @@ class PlotsPanel:
                 limits = lo - pad, hi + pad
             dpg.set_axis_limits(view.x, 0.0, end * 1.02)
             dpg.set_axis_limits(view.y, *limits)
+            view.limits = limits
 
     @staticmethod
     def _set_ticks(view: PlotView, ticks: tuple[tuple[str, float], ...]) -> None:

@@ -8,10 +8,10 @@ from app import presets
 from app.gui.change_log import written
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
-from app.gui.widgets import Ui, button, heading, label, put, show, tooltip
+from app.gui.widgets import Ui, button, heading, label, open_centred, put, show, tooltip
 from app.messages import SetOptions
 
-WIDTH, HEIGHT, ROWS = 460, 360, 80
+WIDTH, ROWS, ROWS_SHOWN = 460, 80, 12
 
 
 class Presets:
@@ -50,10 +50,10 @@ class Presets:
         """The window that lists what would change; outside of any other item."""
         ui = self.ui
         ui.dialogs.append(self)
-        with dpg.window(show=False, label="Apply a preset", no_collapse=True, no_resize=True, width=ui.px(WIDTH),
-                        height=ui.px(HEIGHT), on_close=self._on_keep, no_saved_settings=True) as window:
+        with dpg.window(show=False, label="Apply a preset", no_collapse=True, no_resize=True, autosize=True,
+                        on_close=self._on_keep, no_saved_settings=True) as window:
             self._title = label(ui, "", Palette.text, wrap=ui.px(WIDTH - 30))
-            with dpg.child_window(height=ui.px(HEIGHT - 118), border=False), \
+            with dpg.child_window(width=ui.px(WIDTH - 24), border=False) as self._list_area, \
                     dpg.table(header_row=True, policy=dpg.mvTable_SizingStretchProp, borders_innerH=True) as table:
                 for text in ("option", "is", "becomes"):
                     dpg.add_table_column(label=text)
@@ -102,9 +102,7 @@ class Presets:
     def _on_apply(self) -> None:
         self._asked = self._chosen
         self._list()
-        width, height = dpg.get_viewport_client_width(), dpg.get_viewport_client_height()
-        px = self.ui.px
-        dpg.configure_item(self.window, show=True, pos=(max(0, (width - px(WIDTH)) // 2), max(0, (height - px(HEIGHT)) // 3)))
+        open_centred(self.ui, self.window, WIDTH)
         dpg.focus_item(self.window)
 
     def _list(self) -> None:
@@ -114,6 +112,8 @@ class Presets:
         count = f"{len(changes)} option{'s' if len(changes) != 1 else ''} would change:"
         put(self._title, f"{self._asked.name}: {count if changes else 'all its options are in force already.'}")
         dpg.configure_item(self.yes, enabled=bool(changes))
+        show(self._list_area, bool(changes))
+        dpg.configure_item(self._list_area, height=self.ui.px(28 + 22 * min(len(changes), ROWS_SHOWN)))
         for index, (row, cells) in enumerate(self._rows):
             show(row, index < len(changes))
             if index < len(changes):

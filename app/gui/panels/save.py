@@ -7,10 +7,10 @@ from pathlib import Path
 
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
-from app.gui.widgets import Ui, button, label, put, show, tooltip
+from app.gui.widgets import Ui, button, label, open_centred, put, show, tooltip
 from app.messages import SavePicture, SavePly
 
-WIDTH, HEIGHT = 620, 210
+WIDTH = 620
 LARGEST_SIDE = 8192   # px, as the engine draws at most
 FIELD = 62            # px at 100 %
 
@@ -24,12 +24,13 @@ class SaveDialog:
 
     def build(self, parent: int) -> None:
         ui = self.ui
-        with dpg.window(show=False, label="Save", no_collapse=True, no_resize=True, width=ui.px(WIDTH),
-                        height=ui.px(HEIGHT), on_close=self.close, no_saved_settings=True) as window:
+        with dpg.window(show=False, label="Save", no_collapse=True, no_resize=True, autosize=True,
+                        on_close=self.close, no_saved_settings=True) as window:
             with dpg.group(horizontal=True, horizontal_spacing=ui.px(6)):
                 button(ui, "Gaussians (.ply)", self._on_ply, "All Gaussians, in the layout of graphdeco's point_cloud.ply")
                 button(ui, "This view (.png)", self._on_png, "The picture as it is shown, drawn whole, with its legend")
             self._what = label(ui, "", Palette.muted)
+            dpg.add_spacer(width=ui.px(WIDTH - 24))
             with dpg.group(horizontal=True, horizontal_spacing=ui.px(6), show=False) as size:
                 self._width = self._side("Width of the picture, px", self._on_width)
                 label(ui, "×")
@@ -61,14 +62,13 @@ class SaveDialog:
 
     def open(self) -> None:
         """Show it with a proposal: scene and iteration in the folder that the program was started in."""
-        model, px = self.ui.model, self.ui.px
+        model = self.ui.model
         if model.scene is None:
             self.ui.actions.notify("There is nothing to save yet; open a scene first.", "warning")
             return
         self._propose(".ply")
         show(self._complaint, False)
-        width, height = dpg.get_viewport_client_width(), dpg.get_viewport_client_height()
-        dpg.configure_item(self.window, show=True, pos=(max(0, (width - px(WIDTH)) // 2), max(0, (height - px(HEIGHT)) // 3)))
+        open_centred(self.ui, self.window, WIDTH)
         dpg.focus_item(self._path)
         self.shown = True
 
@@ -78,7 +78,7 @@ class SaveDialog:
         name, iteration = Path(model.scene.path).stem or "gaussians", model.snapshot.iteration
         if ending == ".png":
             name = f"{name}_{self.ui.view.mode}"
-        dpg.set_value(self._path, str(Path.cwd() / f"{name}_{iteration}{ending}"))
+        dpg.set_value(self._path, f"{name}_{iteration}{ending}")
         show(self._size, ending == ".png")
         if ending == ".png":
             self._on_own_size()

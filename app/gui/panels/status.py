@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.gui.layout import Rect
 from app.gui.theme import SMALL, STAGE_COLORS, Palette
 from app.gui.toolkit import dpg
-from app.gui.widgets import Ui, label, put, show, text_width
+from app.gui.widgets import Ui, label, put, show, text_width, tooltip
 
 ORDER = tuple(STAGE_COLORS)
 
@@ -26,8 +26,8 @@ class StatusLine:
         with dpg.group(horizontal=True, parent=parent, horizontal_spacing=ui.px(10)):
             with dpg.group() as bar:
                 self._bar = int(dpg.add_drawlist(ui.px(120), ui.px(16)))
-            with dpg.tooltip(bar, delay=0.3):
-                self._tip = int(dpg.add_text("No step was measured yet."))
+            self._tip = int(bar)
+            tooltip(ui, self._tip, "No step was measured yet.")
             self._idle = label(ui, "Milliseconds per stage appear here while training runs", Palette.faint, small=True)
             self._stages: dict[str, tuple[int, int]] = {}
             for name in ORDER:
@@ -78,7 +78,7 @@ class StatusLine:
             if name in stages:
                 put(text, f"{name} {stages[name]:.1f}")
         if stages:
-            put(self._tip, "Milliseconds per stage\n" + "\n".join(f"{k}  {v:.2f}" for k, v in stages.items()))
+            tooltip(self.ui, self._tip, "Milliseconds per stage\n" + "\n".join(f"{k}  {v:.2f}" for k, v in stages.items()))
         ui = self.ui
         dpg.delete_item(self._bar, children_only=True)
         width, x = ui.px(120), 0.0

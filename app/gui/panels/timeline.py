@@ -18,6 +18,15 @@ BUTTONS, BUTTONS_NARROW = 44 + 52 + 70 + 76 + 4 * 4, 44 + 76 + 4 * 2   # widths 
 LINE = 24                     # y of the axis
 GRAB = 9
 REDRAW = 0.25                 # s between two drawings while the axis grows by a pixel or more
+NUMBERS = 10                  # px at 100 %, of the scale
+LEGEND = ("Drag to look at an earlier iteration; End is now.\n"
+          "Up, grey: a moment kept in memory. Up, white and longer: a checkpoint on disk.\n"
+          "Down, grey: a densification. Amber: an opacity reset. Green: an evaluation. Teal: an option was changed. "
+          "Red: Gaussians were edited by hand.\nViolet triangle: a branch begins.")
+NOW, AT_NOW = "Back to the run as it is  (End)", "The picture shows the run as it is now: drag the handle to look back"
+EXACT = ("Reach this very iteration: a copy of the run trains to it from the kept moment before it, with the options changed "
+         "as they were")
+IS_EXACT = "What is shown is a moment that was kept: there is nothing to replay. Between two kept moments this reaches it."
 FORK: Color = (196, 131, 184, 255)
 LEFT = 0
 
@@ -44,6 +53,7 @@ class TimelineBar:
                 tooltip(ui, self._combo, "The branch that the timeline shows. The one that trains goes on meanwhile.")
             self._combo_group = int(group)
             self._canvas = int(dpg.add_drawlist(10, ui.px(HEIGHT - 6)))
+            tooltip(ui, self._canvas, LEGEND)
             with dpg.group():
                 dpg.add_spacer(height=0)
                 with dpg.group(horizontal=True, horizontal_spacing=ui.px(4)):
@@ -51,13 +61,13 @@ class TimelineBar:
 
     def _buttons(self) -> None:
         ui = self.ui
-        self._now = button(ui, "Now", ui.actions.look_now, "Back to the run as it is  (End)", width=44)
-        self._exact = button(ui, "Exact", ui.actions.replay_moments, "Reach this very iteration: a copy of the run trains to "
-                             "it from the kept moment before it, with the options changed as they were", width=52)
+        self._now = button(ui, "Now", ui.actions.look_now, AT_NOW, width=44)
+        self._exact = button(ui, "Exact", ui.actions.replay_moments, IS_EXACT, width=52)
         self._compare = button(ui, "Compare", ui.actions.compare_moments, "This moment beside now; drag the line between them, "
                                "and the amber handle to another moment  (M)", width=70)
         self._resume = button(ui, "Resume...", self._on_resume, "Go on from this moment as a new branch; what was trained "
-                              "behind it stays. Also: go on with other branches, rename and delete them", width=76)
+                              "after it is kept as the old one. Also: go on with other branches, rename and delete them",
+                              width=76)
 
     def layout(self, rect: Rect) -> None:
         px = self.ui.px
@@ -170,8 +180,11 @@ class TimelineBar:
         label = next((branch.label for branch in state.branches if branch.name == here.branch), "")
         dpg.set_value(self._combo, label)
         pending = [moment for moment in view.moments() if looking_back.steps_to(state, moment)]
-        dpg.bind_item_theme(self._exact, self.ui.theme.primary if pending else self.ui.theme.flat)
-        dpg.bind_item_theme(self._now, self.ui.theme.primary if here.moment is not None else self.ui.theme.flat)
+        for item, able, tip, why in ((self._exact, bool(pending), EXACT, IS_EXACT if here.moment is not None else AT_NOW),
+                                     (self._now, here.moment is not None, NOW, AT_NOW)):
+            dpg.configure_item(item, enabled=able)
+            dpg.bind_item_theme(item, self.ui.theme.primary if able else 0)
+            tooltip(self.ui, item, tip if able else why)
         dpg.bind_item_theme(self._compare, self.ui.theme.primary if view.comparing else 0)
         self._draw(state, here, text)
 
@@ -207,8 +220,23 @@ class TimelineBar:
         shown = shortened(text, size, self._width - 2 * inset)
         width = text_width(shown, size)
         x = min(max(self._x(here.at) - width / 2, inset / 2), self._width - width - inset / 2)
+        self._scale(here.end, x, x + width)
         color = Palette.muted if here.moment is None else Palette.second
         dpg.draw_text((x, -px(1)), shown, size=size, color=color, parent=layer)
+
+    def _scale(self, end: int, start: float, stop: float) -> None:
+        """Round iteration numbers over the axis, except where the text from `start` to `stop` px is."""
+        px, size = self.ui.px, self.ui.px(NUMBERS)
+        taken = -1e9
+        for iteration in scale(end, max(2, self._width // px(90))):
+            text, x = count(iteration), self._x(iteration)
+            half = text_width(text, size) / 2
+            left = min(max(x - half, 0), self._width - 2 * half)
+            if left < taken or left + 2 * half + px(6) > start and left < stop + px(6):
+                continue
+            taken = left + 2 * half + px(6)
+            dpg.draw_text((left, px(1)), text, size=size, color=Palette.faint, parent=self._canvas)
+            dpg.draw_line((x, px(12)), (x, px(15)), color=Palette.faint, parent=self._canvas)
 
     def _draw_marks(self, branch: BranchState, last: int, y: float) -> None:
         """One mark of a kind per pixel: more cannot be seen. Upwards what is kept, higher where on disk; downwards events."""
@@ -235,6 +263,16 @@ class TimelineBar:
         px = self.ui.px
         dpg.draw_line((x, y - px(7)), (x, y + px(7)), color=color, thickness=px(2), parent=self._canvas)
         dpg.draw_circle((x, y), px(5), fill=color, color=Palette.panel, thickness=px(1), parent=self._canvas)
+
+
+def scale(end: int, count: int) -> list[int]:
+    """Multiples of 1, 2 or 5 times a power of ten in [0, end], about `count` of them."""
+    if end <= 0:
+        return []
+    step = 1
+    while end / step > count:
+        step = step * 5 // 2 if str(step)[0] == "2" else step * 2
+    return list(range(0, end + 1, step))
 
 
 def ticks(columns: list[int], y: float, length: float) -> list[list[float]]:

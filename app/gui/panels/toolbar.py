@@ -8,13 +8,16 @@ from app.gui import formatting
 from app.gui.panels.step_menu import StepMenu
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
+from app.gui.view_model import MORE_TEXT
 from app.gui.widgets import Ui, button, label, put, relabel, text_width, tooltip
 
 BACKEND_HELP = {
     "auto": "The fastest that works here.", "cuda": "Kernels on the NVIDIA GPU.",
     "cpu": "Compiled SIMD kernels on the processor.", "reference": "Plain PyTorch: slow, and the definition of right."}
 
-BAR_HEIGHT, MIN_BAR = 28, 78
+PLAY_TIP = "Train or pause  (Space)"
+STEP_TIP = "One training step, or the rest of the one under way, then pause  (N)"
+BAR_HEIGHT, MIN_BAR, SHORT_BACKEND = 28, 78, 60
 
 
 class Toolbar:
@@ -23,8 +26,8 @@ class Toolbar:
     def __init__(self, ui: Ui) -> None:
         self.ui = ui
         self._width = -1
-        self._playing: bool | None = None
-        self._can: bool | None = None
+        self._can: object = None
+        self._short = False          # whether the backend is shown without its device
         self._colored = ""
         self._bar_width = 0
         self._bar_key: object = None
@@ -32,10 +35,9 @@ class Toolbar:
     def build(self, parent: int) -> None:
         ui, act = self.ui, self.ui.actions
         with dpg.group(horizontal=True, parent=parent, horizontal_spacing=ui.px(6)):
-            self._play = button(ui, "▶  Train", act.toggle_play, "Train or pause  (Space)", width=92, theme=ui.theme.primary)
+            self._play = button(ui, "▶  Train", act.play_button, PLAY_TIP, width=92, theme=ui.theme.primary)
             with dpg.group(horizontal=True, horizontal_spacing=ui.px(1)):
-                self._step = button(ui, "Step", act.step, "One training step, or the rest of the one under way, then pause  "
-                                                          "(N)", width=50)
+                self._step = button(ui, "Step", act.step, STEP_TIP, width=50)
                 self._steps = StepMenu(ui)
                 self._more = self._steps.build()
             self._reset = button(ui, "Reset", self._ask_reset, "Back to iteration 0 of the same scene", width=56)
@@ -95,8 +97,10 @@ class Toolbar:
         left = ui.px(92 + 50 + 1 + StepMenu.WIDTH + 56 + 2 + 8 + 5 * 6)
         room = x - left - ui.px(12 + MIN_BAR)
         for index, (column, column_width) in reversed(list(enumerate(self._columns))):
-            # The backend always stays; the other figures are in the training panel too.
-            fits = index == len(self._columns) - 1 or room >= ui.px(column_width)
+            if index == len(self._columns) - 1:   # the backend goes last and says less before; the others are in panels, too
+                self._short = room < ui.px(column_width)
+                column_width = SHORT_BACKEND if self._short else column_width
+            fits = room >= ui.px(column_width)
             dpg.configure_item(column, show=fits)
             if fits:
                 x -= ui.px(column_width)
@@ -108,14 +112,17 @@ class Toolbar:
 
     def update(self) -> None:
         model, snapshot = self.ui.model, self.ui.model.snapshot
-        if model.playing is not self._playing:
-            self._playing = model.playing
-            relabel(self._play, "❚❚  Pause" if model.playing else "▶  Train")
-        if model.can_train is not self._can:
-            self._can = model.can_train
+        relabel(self._play, "❚❚  Pause" if model.playing else f"▶  +{MORE_TEXT}" if model.at_end else "▶  Train")
+        if (model.can_train, model.at_end) != self._can:
+            self._can = model.can_train, model.at_end
             for item in (self._play, self._step, self._more, self._reset):
-                dpg.configure_item(item, enabled=self._can)
-                dpg.bind_item_theme(item, 0 if not self._can else self.ui.theme.primary if item == self._play else 0)
+                able = model.can_train and not (model.at_end and item == self._step)
+                dpg.configure_item(item, enabled=able)
+                dpg.bind_item_theme(item, 0 if not able else self.ui.theme.primary if item == self._play else 0)
+            tooltip(self.ui, self._play, f"All iterations are done: raise them by {MORE_TEXT} and train on" if model.at_end
+                    else PLAY_TIP)
+            tooltip(self.ui, self._step, model.end_text or STEP_TIP)
+        self._steps.update()
         relabel(self._step, "Finish" if model.snapshot.steering.phase and not model.playing else "Step")
         self._draw_bar(round(model.fraction, 4), model.progress_texts or (model.state_text,))
         put(self._values["rate"], formatting.rate(snapshot.steps_per_second) if model.playing else formatting.NONE)
@@ -123,7 +130,7 @@ class Toolbar:
         rss = snapshot.memory.get("rss", math.nan)
         put(self._values["memory"], formatting.NONE if math.isnan(rss) else formatting.size(rss))
         where = f"{snapshot.backend} · {snapshot.device}" if snapshot.device and snapshot.device != snapshot.backend \
-            else snapshot.backend
+            and not self._short else snapshot.backend
         put(self._values["backend"], where or formatting.NONE)
         self._offer(snapshot.backends)
         if snapshot.backend != self._colored:

@@ -6,11 +6,22 @@ import math
 import time
 
 from app.gui import formatting
+from app.gui.moment_values import values_at
 from app.gui.panels.copied import Copied
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
 from app.gui.widgets import Rows, Ui, head, heading, put, show
 from app.messages import SaveCheckpoint
+
+OFFSET = 84           # px at 100 % of the value column
+SAVED = ("Iteration of the newest checkpoint, and how long ago. A run saves itself each minute, when it stops and when the "
+         "window closes; open its folder to go on.")
+TIPS = {"loss": "Loss of the last step, on one photograph", "psnr": "Of the last training photograph, before the update",
+        "test": "Mean PSNR of the held-out views at the last evaluation",
+        "ssim": "Mean SSIM of the held-out views at the last evaluation; 1 = the same picture",
+        "gaussians": "Count now / limit that densification never exceeds: densify.cap, or, where that is 0, what free memory "
+                     "allows"}
+BACK = "Of the moment that is looked at, as the curves of the run have it; press End for now"
 
 
 class TrainingPanel:
@@ -18,25 +29,26 @@ class TrainingPanel:
 
     def __init__(self, ui: Ui) -> None:
         self.ui = ui
+        self._back = False    # whether figures of a moment of the past are shown
 
     def build(self, parent: int) -> None:
         ui = self.ui
         with dpg.group(parent=parent):
             heading(ui, "Training", first=True)
             self._scene = int(dpg.add_text("", color=Palette.muted, wrap=0))
-            rows = self._rows = Rows(ui, 96)
+            rows = self._rows = Rows(ui, OFFSET)
             rows.add("state", "State", "What the engine is doing")
             rows.add("job", "Job", "The long task that runs now, such as loading or an evaluation, and how far it is")
             self._cancel = rows.add_button("job", "×", ui.actions.cancel, "Stop it")
             rows.add("speed", "Speed", "Training steps per second, smoothed")
-            rows.add("loss", "Loss", "Loss of the last step, on one photograph")
-            rows.add("psnr", "PSNR", "Of the last training photograph, before the update")
-            rows.add("test", "Held-out", "PSNR and SSIM of the held-out views at the last evaluation")
-            rows.add("gaussians", "Gaussians", "Count now, and the cap that densification never exceeds")
+            rows.add("loss", "Loss", TIPS["loss"])
+            rows.add("psnr", "PSNR", TIPS["psnr"])
+            rows.add("test", "Held-out", TIPS["test"])
+            rows.add("ssim", "   SSIM", TIPS["ssim"])
+            rows.add("gaussians", "Gaussians", TIPS["gaussians"])
             rows.add("sh", "SH degree", "Active spherical-harmonics degree; it rises with the iterations")
             rows.add("window", "Densify", "First and last iteration that may densify, with the schedule applied")
-            rows.add("saved", "Saved", "Iteration of the newest checkpoint, and how long ago. A run saves itself each minute, "
-                     "when it stops and when the window closes; open its folder to go on.")
+            rows.add("saved", "Saved", SAVED)
             self._save = rows.add_button("saved", "↓", self._on_save, "Save a checkpoint now")
             self._folder = Copied(ui, rows, "run", "Run", "Where the run is recorded: options, curves, events, plots")
             rows.add("threads", "Threads", "Kernel threads that training may use now; dragging leaves one to the window")
@@ -51,18 +63,14 @@ class TrainingPanel:
             put(self._scene, f"{name}  ({scene.kind})\n{views}")
         job = model.job
         rows.put("state", model.state_text)
+        rows.show("job", job is not None)
         rows.put("job", formatting.NONE if job is None else f"{head(job.name, 13)} {job.fraction:.0%}")
         show(self._cancel, job is not None)
         rows.put("speed", formatting.rate(s.steps_per_second) if model.playing else formatting.NONE)
-        rows.put("loss", formatting.number(s.loss, 4))
-        rows.put("psnr", formatting.decibel(s.psnr))
-        tested = model.evaluated
-        rows.put("test", formatting.NONE if tested is None or math.isnan(tested.psnr)
-                 else f"{tested.psnr:.2f} dB  {tested.ssim:.4f}")
-        cap = f" / {formatting.count(s.cap)}" if s.cap else ""
-        rows.put("gaussians", formatting.count(s.gaussians) + cap)
+        self._show_figures()
         limit = model.config.get("sh_degree")
-        rows.put("sh", f"{s.sh_degree} of {limit}" if limit is not None else str(s.sh_degree))
+        rows.put("sh", (f"{s.sh_degree} of {limit}" if limit is not None else str(s.sh_degree))
+                 + (" now" if self.ui.view.moment is not None else ""))
         first, last = s.densify_window
         window = f"{formatting.count(first)} to {formatting.count(last)}" if first < last else "not in this run"
         rows.put("window", window if last else formatting.NONE)
@@ -70,11 +78,34 @@ class TrainingPanel:
         self._folder.put(s.run_folder)
         rows.put("threads", str(s.threads) if s.threads else formatting.NONE)
 
+    def _show_figures(self) -> None:
+        """Of now; in amber those of the moment that is looked at."""
+        model, s, rows, moment = self.ui.model, self.ui.model.snapshot, self._rows, self.ui.view.moment
+        if moment is None:
+            tested = model.evaluated
+            known = tested is not None and not math.isnan(tested.psnr)
+            rows.put("loss", formatting.number(s.loss, 4))
+            rows.put("psnr", formatting.decibel(s.psnr))
+            rows.put("test", formatting.decibel(tested.psnr) if known and tested is not None else formatting.NONE)
+            rows.put("ssim", f"{tested.ssim:.4f}" if known and tested is not None else formatting.NONE)
+            rows.put("gaussians", formatting.count(s.gaussians) + (f" / {formatting.count(s.cap)}" if s.cap else ""))
+        else:
+            then, color = values_at(s, model.curves, moment), Palette.second
+            rows.put("loss", formatting.number(then.get("loss", math.nan), 4), color)
+            rows.put("psnr", formatting.decibel(then.get("train_psnr", math.nan)), color)
+            rows.put("test", formatting.decibel(then.get("test_psnr", math.nan)), color)
+            rows.put("ssim", formatting.NONE, color)
+            rows.put("gaussians", formatting.count(round(then["count"])) if "count" in then else formatting.NONE, color)
+        if (moment is not None) is not self._back:
+            self._back = moment is not None
+            for name in ("loss", "psnr", "test", "ssim", "gaussians"):
+                rows.explain(name, BACK if self._back else TIPS[name])
+
     def _show_saved(self) -> None:
         model = self.ui.model
         saved, kept = model.saved, bool(model.snapshot.run_folder)
         if saved is not None:
-            text = f"{formatting.count(saved.iteration)}, {formatting.duration(max(0.0, time.time() - saved.at))} ago"
+            text = saved_text(saved.iteration, time.time() - saved.at)
         else:
             text = "not yet" if kept else formatting.NONE
         self._rows.put("saved", text)
@@ -82,3 +113,15 @@ class TrainingPanel:
 
     def _on_save(self) -> None:
         self.ui.send(SaveCheckpoint())
+
+
+def saved_text(iteration: int, seconds: float) -> str:
+    """What finds room before the button: iteration and age."""
+    short = formatting.count(iteration) if iteration < 100_000 else f"{iteration // 1000}k"
+    return f"{short} · {age(seconds)}"
+
+
+def age(seconds: float) -> str:
+    """The largest unit alone."""
+    whole = max(0, int(seconds))
+    return f"{whole} s" if whole < 60 else f"{whole // 60} min" if whole < 3600 else f"{whole // 3600} h"

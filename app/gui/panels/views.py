@@ -104,4 +104,4 @@ class ViewsPanel:
         except SceneError as error:
             self.ui.actions.notify(str(error), "error")
         else:
-            self.ui.actions.notify(f"Saved {path}.")
+            self.ui.actions.notify(f"Saved {path.name} in {path.parent}.")

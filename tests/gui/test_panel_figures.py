@@ -1,0 +1,123 @@
+"""What panels write, without a window: the age of a checkpoint, figures of a moment of the past, what was exported."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.gui.actions import Actions
+from app.gui.moment_values import values_at
+from app.gui.panels.film import written
+from app.gui.panels.open_scene import is_open
+from app.gui.panels.plots import short_lines
+from app.gui.panels.step_menu import refusal
+from app.gui.panels.timeline import scale
+from app.gui.panels.training import saved_text
+from app.gui.preferences import Preferences
+from app.gui.view_model import ViewModel
+from app.gui.view_state import ViewState
+from app.gui.widgets import short_path
+from app.messages import (
+    BranchState,
+    Curve,
+    Moment,
+    Play,
+    RunUntil,
+    SceneOpened,
+    SetOption,
+    Snapshot,
+    Steering,
+    Step,
+    TakePart,
+    TimelineState,
+)
+
+
+@pytest.mark.parametrize("iteration, seconds, text", [
+    (3001, 400.0, "3 001 · 6 min"), (3001, -2.0, "3 001 · 0 s"), (99_999, 59.9, "99 999 · 59 s"),
+    (123_456, 9000.0, "123k · 2 h")])
+def test_the_row_saved_leaves_room_for_its_button(iteration: int, seconds: float, text: str) -> None:
+    assert saved_text(iteration, seconds) == text and len(text) <= 14
+
+
+def test_figures_of_a_moment_come_from_the_curves_of_its_branch() -> None:
+    curve = Curve(np.array([1.0, 10.0, 20.0]), np.array([5.0, 6.0, np.nan]))
+    other = Curve(np.array([5.0]), np.array([8.0]))
+    state = TimelineState(current="main", branches=(BranchState("main", "main"), BranchState("b", "b")))
+    snapshot = Snapshot(timeline=state, branch_curves={"b": {"count": other}})
+    assert values_at(snapshot, {"count": curve}, Moment("main", 15)) == {"count": 6.0}
+    assert values_at(snapshot, {"count": curve}, Moment("main", 0)) == {}
+    assert values_at(snapshot, {"count": curve}, Moment("main", 20)) == {}   # not finite: unknown
+    assert values_at(snapshot, {"count": curve}, Moment("b", 9)) == {"count": 8.0}
+
+
+def test_a_film_is_said_to_be_written_only_when_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    film, begun = tmp_path / "a.mp4", time.time()
+    assert written(film, begun) == ""
+    film.write_bytes(bytes(900_000))
+    assert written(film, begun) == "Written: a.mp4, 0.9 MB"
+    os.utime(film, (begun - 60, begun - 60))   # an older film: the new one was stopped
+    assert written(film, begun) == ""
+    folder = tmp_path / "frames"
+    folder.mkdir()
+    for name in "ab":
+        (folder / f"{name}.png").write_bytes(bytes(100_000))
+    assert written(folder, begun) == "Written: frames, 2 pictures, 0.2 MB"
+
+
+def test_paths_in_the_current_folder_are_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert short_path(tmp_path / "a" / "b.png") == str(Path("a") / "b.png")
+    assert short_path(tmp_path.parent / "c.png") == str(tmp_path.parent / "c.png")
+
+
+def test_the_run_of_this_window_is_known_in_the_list(tmp_path: Path) -> None:
+    assert is_open(str(tmp_path), str(tmp_path) + os.sep) and not is_open(str(tmp_path), "") and not is_open(
+        str(tmp_path / "a"), str(tmp_path))
+
+
+@pytest.mark.parametrize("end, step", [(3, 1), (10, 2), (640, 200), (3000, 500), (30_000, 5000), (99_999, 20_000)])
+def test_the_timeline_has_round_numbers(end: int, step: int) -> None:
+    found = scale(end, 6)
+    assert found[:2] == [0, step] and found[-1] <= end and len(found) <= 8
+    assert scale(0, 6) == []
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_lines_of_changed_options_are_short(log: bool) -> None:
+    """A whole line at the edge looks like a fall of the curve."""
+    x, y = short_lines([5.0, 9.0], 0.01, 1.0, log=log)
+    assert x == [5.0, 5.0, 9.0, 9.0] and y[::2] == [1.0, 1.0] and all(0.5 < end < 0.9 for end in y[1::2])
+
+
+def at_the_end(**fields: Any) -> ViewModel:
+    model = ViewModel(scene=SceneOpened("/s", "colmap", (), np.zeros(3), np.zeros(3), 1.0))
+    model.observe(Snapshot("finished", 3000, 3000, **fields))
+    return model
+
+
+def test_what_cannot_act_says_why() -> None:
+    """At the end of a run, and where no densification is due."""
+    model = at_the_end(steering=Steering(none_due="No densification is to come."))
+    assert model.at_end and "All 3 000 iterations are done" in model.end_text
+    assert refusal(model, RunUntil("densify")) == "No densification is to come."
+    assert refusal(model, Step(1)) == refusal(model, TakePart("forward")) == model.end_text
+    assert refusal(model, TakePart("densify")) == "" and refusal(model, None) == ""
+    model.observe(Snapshot("paused", 2999, 3000))
+    assert not model.at_end and refusal(model, Step(1)) == refusal(model, RunUntil("densify")) == ""
+
+
+def test_at_the_end_the_button_trains_on_and_the_key_says_where_it_is() -> None:
+    model, sent = at_the_end(), []
+    actions = Actions(model, ViewState(), Preferences(), sent.append, lambda: 0.0)
+    actions.toggle_play()
+    actions.step()
+    assert not sent and all("Train 3 000 more" in notice.text for notice in model.notices)
+    actions.play_button()
+    assert sent == [SetOption("iterations", 6000), Play()]

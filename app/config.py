@@ -12,6 +12,7 @@ from render.config import (
     NOT_NEGATIVE,
     POSITIVE,
     SHARE,
+    Domain,
     Loss,
     RasterConfig,
     check_settings,
@@ -134,7 +135,8 @@ class TrainConfig:
         unit="it", lo=0, hi=100000)
     sh_degree: int = setting(3, "Highest spherical-harmonics degree.", lo=0, hi=3, live=False)
     sh_every: int = setting(1000, "Iterations between SH degree increases.", unit="it", lo=1, hi=10000)
-    micro_batch: int = setting(1, "Cameras per step; the gradient is their mean.", lo=1, hi=16)
+    micro_batch: int = setting(1, "Cameras per step; the gradient is their mean.", lo=1, hi=16,
+                               valid=Domain("at most 1,024", hi=1024))
     lambda_dssim: float = setting(0.2, "Weight of 1-SSIM in the loss; the rest is L1.", lo=0.0, hi=1.0, valid=SHARE)
     loss: Loss = setting("l1_ssim", "Training loss.", choices=LOSSES)
     means_lr: float = setting(1.6e-4, "Learning rate of means at the start, times the extent.",

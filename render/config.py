@@ -23,6 +23,10 @@ Loss = Literal["l1_ssim", "mse"]
 LOSSES: tuple[str, ...] = get_args(Loss)
 
 
+LARGEST_INT = 2**63 - 1
+"""Of a setting: beyond, neither arrays nor files hold it."""
+
+
 @dataclass(frozen=True)
 class Domain:
     """The finite numbers that mean something for a setting: from `lo` to `hi`, an open end left out."""
@@ -59,11 +63,16 @@ def setting(default: Any, help: str, *, unit: str = "", lo: float | None = None,
 
 
 def check_settings(config: Any) -> None:
-    """Raise ValueError, one sentence, for the first field outside its choices or the domain where it has a meaning."""
+    """Raise ValueError, one sentence, for the first field outside its choices or the domain where it has a meaning; numbers
+    are finite in any case."""
     for f in fields(config):
         value, choices, valid = getattr(config, f.name), f.metadata.get("choices"), f.metadata.get("valid")
         if choices and value not in choices:
             raise ValueError(f"{f.name} is {value!r}; choose one of {', '.join(choices)}")
+        if isinstance(value, int) and abs(value) > LARGEST_INT:
+            raise ValueError(f"{f.name} is {value}; it must be at most {LARGEST_INT:,}")
+        if isinstance(value, float) and valid is None and not math.isfinite(value):
+            raise ValueError(f"{f.name} is {value}; it must be a finite number")
         if valid is not None and value not in valid:
             raise ValueError(f"{f.name} is {value}; it must be {valid.words}")
 

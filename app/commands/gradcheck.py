@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from app.commands.errors import UsageError, check_output
+from app.commands.train import MOST_THREADS, require_threads
 from app.config import TrainConfig
 from app.data.scene import SceneError
 from render.config import Backend, Loss, RasterConfig, setting
@@ -44,7 +45,7 @@ class GradcheckArgs:
     white_background: bool = setting(False, "White instead of black background.")
     sh_degree: int = setting(3, "Highest spherical-harmonics degree.")
     sweep: bool = setting(False, "Also the U-curve of each parameter: the error over the step h, with its two slopes.")
-    threads: int = setting(0, "CPU threads; 0 = all.", lo=0, hi=256)
+    threads: int = setting(0, "CPU threads; 0 = all.", lo=0, hi=MOST_THREADS)
     quiet: bool = setting(False, "No progress and no table; the exit code says it.")
     raster: RasterConfig = field(default_factory=RasterConfig)
 
@@ -57,8 +58,7 @@ def run(args: GradcheckArgs) -> int:
         raise UsageError(f"--gaussians is {args.gaussians}; it must be at least 1.")
     if args.seed < 0:
         raise UsageError(f"--seed is {args.seed}; it must be at least 0.")
-    if args.threads < 0:
-        raise UsageError(f"--threads is {args.threads}; it must be a number of threads, or 0 for all.")
+    require_threads(args.threads)
     unknown = [name for name in args.parameters if name not in PARAM_GROUPS]
     if unknown:
         raise UsageError(f"--parameters {unknown[0]} is no parameter; choose of {', '.join(PARAM_GROUPS)}.")

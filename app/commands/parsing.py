@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 import tyro
 
 from app.commands.errors import UsageError
+from render.config import check_settings
 
 T = TypeVar("T")
 
@@ -60,15 +61,24 @@ def _number(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
-def undescribed(value: Any, cls: type[T]) -> T:
-    """The `cls` that an instance of `described(cls)` stands for; its own validation runs here."""
+def undescribed(value: Any, cls: type[T], prefix: str = "--") -> T:
+    """The `cls` that an instance of `described(cls)` stands for; its own validation runs here, and that of its settings.
+
+    Raises ValueError, one sentence that begins with the flag.
+    """
     hints = get_type_hints(cls)
     given = {}
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]
         item = getattr(value, field.name)
         kind = hints[field.name]
-        given[field.name] = undescribed(item, kind) if dataclasses.is_dataclass(kind) else item  # type: ignore[arg-type]
-    return cls(**given)
+        given[field.name] = (undescribed(item, kind, f"{prefix}{field.name}.")  # type: ignore[arg-type]
+                             if dataclasses.is_dataclass(kind) else item)
+    try:
+        made = cls(**given)
+        check_settings(made)
+    except ValueError as error:  # a configuration that refuses a value says which and why
+        raise ValueError(f"{prefix}{error}") from None
+    return made
 
 
 def _described_value(value: Any) -> Any:
@@ -102,7 +112,7 @@ def parse(cls: type[T], argv: Sequence[str], *, prog: str, description: str, def
     sys.stderr.write(caught.getvalue())  # warnings of a parse that went well
     try:
         return undescribed(value, cls)
-    except ValueError as error:  # a configuration that refuses a value says which and why
+    except ValueError as error:
         raise UsageError(f"{error}.") from None
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import tyro
 
 from app.commands.errors import UsageError, say
-from app.commands.train import require_threads
+from app.commands.train import MOST_THREADS, require_threads
 from app.data.scene import Scene, SceneError
 from app.messages import MODES, ViewRequest
 from render.config import Backend, setting
@@ -61,7 +61,7 @@ class RenderArgs:
     up: Annotated[tuple[float, ...], tyro.conf.arg(metavar="X Y Z")] = setting(
         (), "What is up, for the turntable; without it as the photographs say.")
     backend: Backend = setting("auto", "What renders: auto takes the fastest that runs here.")
-    threads: int = setting(0, "CPU threads; 0 = all.", lo=0, hi=256)
+    threads: int = setting(0, "CPU threads; 0 = all.", lo=0, hi=MOST_THREADS)
     quiet: bool = setting(False, "No progress bar and no summary.")
 
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from app.training.checkpoint import Checkpoint
 
 
+MOST_THREADS = 256
+
+
 @dataclass(frozen=True)
 class TrainArgs(TrainConfig):
     """Train a scene without a window."""
@@ -36,7 +39,7 @@ class TrainArgs(TrainConfig):
     test_iterations: tuple[int, ...] = setting((), "Also measure at these iterations (with --eval).")
     save_iterations: tuple[int, ...] = setting((), "Also save at these iterations; the last is always saved.")
     backend: Backend = setting("auto", "What renders: auto takes the fastest that runs here.")
-    threads: int = setting(0, "CPU threads; 0 = all.", lo=0, hi=256)
+    threads: int = setting(0, "CPU threads; 0 = all.", lo=0, hi=MOST_THREADS)
     resume: bool = setting(False, "Go on from the newest checkpoint in OUT, with the scene and the options of the run; flags "
                            "change them.")
     start_checkpoint: Annotated[str, tyro.conf.arg(metavar="FILE")] = setting("", "Go on from this checkpoint instead.")
@@ -90,8 +93,8 @@ def require_tensorboard(wanted: bool) -> None:
 
 def require_threads(threads: int) -> None:
     """Raises UsageError for a number of threads that cannot be."""
-    if threads < 0:
-        raise UsageError(f"--threads is {threads}; it must be a number of threads, or 0 for all.")
+    if not 0 <= threads <= MOST_THREADS:
+        raise UsageError(f"--threads is {threads}; it must be a number of threads up to {MOST_THREADS}, or 0 for all.")
 
 
 def run(args: TrainArgs, again: Callable[[TrainArgs], TrainArgs] = lambda defaults: defaults) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from app.commands.parsing import UsageError
-from app.commands.train import config_of, require_tensorboard, require_threads
+from app.commands.train import MOST_THREADS, config_of, require_tensorboard, require_threads
 from app.config import TrainConfig
 from app.data.checkpoints import is_run
 from app.data.scene import SceneError
@@ -21,7 +21,7 @@ from app.options import config_from, flatten
 from app.records.lock import require_free
 from app.records.place import recent_runs
 from app.training.autosave import AutosaveConfig
-from render.config import Backend, setting
+from render.config import Backend, Domain, setting
 
 if TYPE_CHECKING:
     from app.records.place import Place
@@ -40,7 +40,7 @@ class WindowArgs(TrainConfig):
     )
     long_side: int = setting(0, "Longer side of the images in px instead of a resolution; 0 = no limit.", unit="px")
     backend: Backend = setting("auto", "What renders: auto takes the fastest that runs here.")
-    threads: int = setting(0, "CPU threads; 0 = all.", lo=0, hi=256)
+    threads: int = setting(0, "CPU threads; 0 = all.", lo=0, hi=MOST_THREADS)
     model_path: Annotated[str, tyro.conf.arg(aliases=["-m"], metavar="OUT")] = setting(
         "", "Folder for the record of the run: options, curves, events, plots; without it a new one in your data folder."
     )
@@ -50,7 +50,7 @@ class WindowArgs(TrainConfig):
                            "as PATH goes on in any case.")
     autosave: AutosaveConfig = field(default_factory=AutosaveConfig)
     timeline_megabytes: int = setting(0, "Memory for moments of the run's past; 0 = a tenth of what is free, at most 1,024.",
-                                      unit="MiB", lo=0, hi=1_000_000)
+                                      unit="MiB", lo=0, hi=1_000_000, valid=Domain("between 0 and 100,000,000", 0, 100_000_000))
     paused: bool = setting(False, "Open the scene without starting to train.")
     trace: Annotated[str, tyro.conf.arg(metavar="FILE")] = setting("", "Write one JSON line per drawn frame to this file.")
 

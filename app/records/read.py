@@ -13,7 +13,7 @@ from typing import Any
 from app.data.scene import SceneError
 from app.records.about import FORMAT
 from app.records.lines import EVALUATIONS, EVENTS, METRICS, branches, current, read_lines
-from app.records.place import CONFIG
+from app.records.place import CONFIG, runs_root
 
 RESULTS = "results.json"
 BEGINNINGS = ("started", "restarted", "resumed")
@@ -85,6 +85,14 @@ def number(value: Any) -> float:
 def has_record(folder: Path) -> bool:
     """Whether a folder holds the record or the results of a run."""
     return any((folder / name).is_file() for name in (METRICS, RESULTS))
+
+
+def newest_runs(limit: int, root: Path | None = None) -> list[Path]:
+    """The runs that nobody named, the one written to last first."""
+    folder = root or runs_root()
+    found = [(max(file.stat().st_mtime for name in (METRICS, RESULTS) if (file := run / name).is_file()), run)
+             for run in (folder.iterdir() if folder.is_dir() else ()) if has_record(run)]
+    return [run for _, run in sorted(found, reverse=True)[:limit]]
 
 
 def read_run(path: str | Path) -> Run:

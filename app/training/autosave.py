@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from render.config import NOT_NEGATIVE, POSITIVE, check_settings, setting
+from render.config import NOT_NEGATIVE, Domain, check_settings, setting
 
 GIB = 1 << 30
 NOTHING = object()
@@ -20,7 +20,7 @@ class AutosaveConfig:
                               valid=NOT_NEGATIVE)
     gigabytes: float = setting(2.0, "Disk space that the checkpoints of a run may take; older ones are thinned out, but "
                                "for the two newest and the end of each branch.", unit="GiB", lo=0.1, hi=1000.0,
-                               valid=POSITIVE)
+                               valid=Domain("greater than 0 and at most 1,000,000", lo=0.0, hi=1e6, open_lo=True))
 
     def __post_init__(self) -> None:
         check_settings(self)

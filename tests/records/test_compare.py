@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from app.__main__ import main
+from app.records import place, read
 from app.records.compare import COLUMNS, compare, differences
 from app.records.plots import COLORS, smoothed
 from app.records.read import read_run
@@ -107,6 +111,24 @@ def test_what_cannot_be_compared_is_one_sentence(words, sentence, capsys, tmp_pa
     assert main(["compare", *words]) == 2
     told = capsys.readouterr()
     assert told.out == "" and sentence in told.err and len(told.err.splitlines()) == 1
+
+
+def test_runs_of_the_window_go_by_their_names_and_are_listed_where_none_is_given(runs, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(place, "runs_root", lambda: tmp_path)
+    monkeypatch.setattr(read, "runs_root", lambda: tmp_path)
+    monkeypatch.chdir(Path(runs[0]).parent.parent)
+    assert main(["compare"]) == 2
+    assert capsys.readouterr().err.endswith("splatscope compare RUN RUN.\n")
+    for number, name in enumerate(("fox-1", "fox-2")):
+        shutil.copytree(runs[number], tmp_path / name)
+        for file in (tmp_path / name).iterdir():
+            os.utime(file, (1e9 + number, 1e9 + number))
+    assert main(["compare", "fox-1", "fox-2", runs[2]]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:4]] == ["fox-1", "fox-2", "old"]
+    assert main(["compare"]) == 2
+    assert capsys.readouterr().err.endswith("RUN RUN. The newest runs of the window: fox-2, fox-1.\n")
+    assert main(["compare", "fox-3"]) == main(["compare", f"..{os.sep}{tmp_path.name}"]) == 2
+    assert "fox-3 does not exist" in capsys.readouterr().err
 
 
 def test_info_tells_of_the_record(runs, capsys):

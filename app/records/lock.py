@@ -76,6 +76,18 @@ def require_free(folder: Path) -> None:
         take(folder).release()
 
 
+def in_use(folder: Path) -> bool:
+    """Whether a process trains into a folder, this one or another."""
+    with _guard:
+        if folder.resolve() in _held:
+            return True
+    try:
+        require_free(folder)
+    except SceneError:
+        return True
+    return False
+
+
 def _locked(folder: Path) -> _Held:
     problem = ""
     try:

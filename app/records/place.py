@@ -14,6 +14,7 @@ from pathlib import Path
 
 from app.data.checkpoints import FOLDER, SUFFIX
 from app.data.scene import SceneError
+from app.records.lock import in_use
 
 CONFIG = "config.json"
 KEPT_DEMOS = 20
@@ -73,7 +74,7 @@ class Place:
 def prune_demos(root: Path, spare: Path, keep: int = KEPT_DEMOS) -> list[Path]:
     """Remove all but the newest unnamed runs of the demo; runs of other scenes are the user's work and stay.
 
-    `spare` and what was written to in the last hour stay too. Returns what was removed; errors leave folders behind.
+    `spare`, what was written to in the last hour, and what a process holds stay too. Returns what was removed; errors leave folders behind.
     """
     runs = [path for path in root.iterdir() if path.is_dir() and not path.is_symlink() and _STAMPED.search(path.name)
             and _of_demo(path)]
@@ -81,7 +82,7 @@ def prune_demos(root: Path, spare: Path, keep: int = KEPT_DEMOS) -> list[Path]:
     removed = []
     for path in runs[keep:]:
         newest = max((file.stat().st_mtime for file in path.glob("*.jsonl")), default=0.0)
-        if path != spare and newest < time.time() - LIVE_SECONDS:
+        if path != spare and newest < time.time() - LIVE_SECONDS and not in_use(path):
             shutil.rmtree(path, ignore_errors=True)
             removed.append(path)
     return removed

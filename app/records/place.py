@@ -74,7 +74,8 @@ class Place:
 def prune_demos(root: Path, spare: Path, keep: int = KEPT_DEMOS) -> list[Path]:
     """Remove all but the newest unnamed runs of the demo; runs of other scenes are the user's work and stay.
 
-    `spare`, what was written to in the last hour, and what a process holds stay too. Returns what was removed; errors leave folders behind.
+    `spare`, what was written to in the last hour and what a process holds stay too. Returns what was removed; errors leave
+    folders behind.
     """
     runs = [path for path in root.iterdir() if path.is_dir() and not path.is_symlink() and _STAMPED.search(path.name)
             and _of_demo(path)]

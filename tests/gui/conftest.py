@@ -137,6 +137,22 @@ class Window:
         self.point(x, y)
         self.input("click", button)
 
+    def type_into(self, item: str, text: str, *, enter: bool = True) -> None:
+        """Replace what stands in a text field, as a person does: click, select all, type, Enter."""
+        self.click(*self.middle(item))
+        self.wait_for(f"dpg.is_item_active({item})")
+        self.input("keydown", "ctrl")   # held over a few frames: a slow one would miss a quick Ctrl+A
+        self.frames(2)
+        self.input("key", "a")
+        self.frames(3)
+        self.input("keyup", "ctrl")
+        self.frames(2)
+        self.input("type", "--delay", 80, text)
+        if enter:
+            self.frames(2)
+            self.input("key", "Return")
+        self.frames(3)
+
     def middle(self, item: str) -> tuple[float, float]:
         """Screen px of the middle of an item."""
         x, y = self.get(f"dpg.get_item_rect_min({item})")

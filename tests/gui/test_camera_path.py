@@ -25,23 +25,6 @@ def drag(window: Window, dx: int, dy: int, button: int = 1) -> None:
     window.frames(3)
 
 
-def type_into(window: Window, item: str, text: str, *, enter: bool = True) -> None:
-    """As a person does: click, select all, type, Enter."""
-    window.click(*window.middle(item))
-    window.wait_for(f"dpg.is_item_active({item})")
-    window.input("keydown", "ctrl")   # held over a few frames: a slow one would miss a quick Ctrl+A
-    window.frames(2)
-    window.input("key", "a")
-    window.frames(3)
-    window.input("keyup", "ctrl")
-    window.frames(2)
-    window.input("type", "--delay", 80, text)
-    if enter:
-        window.frames(2)
-        window.input("key", "Return")
-    window.frames(3)
-
-
 def test_a_path_is_made_played_and_exported_by_mouse(make_window: Callable[..., Window], tmp_path: Path) -> None:
     window = make_window(folder=tmp_path)
     window.wait_for("shell.model.frame is not None")
@@ -69,9 +52,9 @@ def test_a_path_is_made_played_and_exported_by_mouse(make_window: Callable[..., 
     press(window, "Undo")
     window.wait_for(f"{KEYS} == 3")
 
-    type_into(window, f"{PANEL}._duration", "30")
+    window.type_into(f"{PANEL}._duration", "30")
     window.wait_for(f"abs({EDITOR}.path.duration - 30) < 1e-6 and dpg.get_value({PANEL}._duration) == '30'")
-    type_into(window, f"{PANEL}._speed", "nonsense")
+    window.type_into(f"{PANEL}._speed", "nonsense")
     window.wait_for("any('nonsense' in n.text for n in shell.model.notices)")
     window.wait_for(f"dpg.get_value({PANEL}._speed) == '1'")
     window.click(*window.middle(f"{PANEL}._closed"))
@@ -152,12 +135,12 @@ def test_a_picture_is_saved_at_the_size_that_was_typed(make_window: Callable[...
     own = window.get("[shell.view.whole_request().camera.width, shell.view.whole_request().camera.height]")
     assert window.get("[dpg.get_value(shell.save_dialog._width), dpg.get_value(shell.save_dialog._height)]") == [
         str(side) for side in own]
-    type_into(window, "shell.save_dialog._width", "4000", enter=False)
+    window.type_into("shell.save_dialog._width", "4000", enter=False)
     window.wait_for(f"dpg.get_value(shell.save_dialog._height) == '{round(4000 * own[1] / own[0])}'", "the shape is kept")
     window.run(f"dpg.set_value(shell.save_dialog._path, {str(tmp_path / 'a.png')!r})")
     window.click(*window.middle("shell.save_dialog._keep"))
     window.wait_for("not dpg.get_value(shell.save_dialog._keep)")
-    type_into(window, "shell.save_dialog._height", "9000", enter=False)
+    window.type_into("shell.save_dialog._height", "9000", enter=False)
     window.wait_for("dpg.get_value(shell.save_dialog._height) == '9000'")
     window.run("shell.save_dialog._on_save()")
     assert window.get("dpg.get_value(shell.save_dialog._complaint)").startswith("Width and height") \

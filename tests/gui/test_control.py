@@ -22,19 +22,6 @@ def last(window: Window, kind: str) -> str:
     return window.get(f"repr([c for c in engine.received if type(c).__name__ == {kind!r}][-1])")
 
 
-def write(window: Window, item: str, text: str, *, enter: bool = True) -> None:
-    """Replace what stands in a text field, as a person does."""
-    window.click(*window.middle(item))
-    window.frames(2)
-    window.input("key", "ctrl+a")
-    window.frames(3)
-    window.input("type", text)
-    window.frames(2)
-    if enter:
-        window.input("key", "Return")
-    window.frames(3)
-
-
 def test_the_parts_of_a_step_have_a_button_each(window: Window) -> None:
     open_tab(window, "control")
     for number, part in enumerate(("Forward", "Backward", "Densify"), 1):
@@ -42,9 +29,9 @@ def test_the_parts_of_a_step_have_a_button_each(window: Window) -> None:
         window.wait_for(f"type(engine.received[-1]).__name__ == 'TakePart' and engine.received[-1].part == {part.lower()!r}")
     press(window, "Whole step")
     window.wait_for("engine.received[-1] == m.Step(1)")
-    write(window, f"{CONTROL}._steps", "37")
+    window.type_into(f"{CONTROL}._steps", "37")
     window.wait_for("engine.received[-1] == m.Step(37)")
-    write(window, f"{CONTROL}._steps", "many")
+    window.type_into(f"{CONTROL}._steps", "many")
     window.wait_for("any(\"Steps: 'many' cannot be used\" in n.text for n in shell.model.notices)")
     assert window.get("engine.received[-1] == m.Step(37)")
 
@@ -77,7 +64,7 @@ def test_training_until_sends_goal_value_and_limit(window: Window) -> None:
     window.run(f"dpg.set_value({CONTROL}._combo, 'the mean loss is below'); "
                f"{CONTROL}._on_goal(0, 'the mean loss is below'); dpg.set_value({CONTROL}._most, '500')")
     window.frames(3)
-    write(window, f"{CONTROL}._value", "0.031")
+    window.type_into(f"{CONTROL}._value", "0.031")
     window.wait_for("engine.received[-1] == m.RunUntil('loss', 0.031, 500)")
     window.run(f"dpg.set_value({CONTROL}._most, ''); {CONTROL}._on_goal(0, 'the next densification')")
 
@@ -110,14 +97,14 @@ def test_changed_options_are_listed_and_marked_in_the_plots(window: Window) -> N
 def test_who_gets_the_time_is_sent_and_remembered(window: Window) -> None:
     open_tab(window, "control")
     field = f"next(f for f in {CONTROL}._fields if f.spec.path == 'view_share')"
-    write(window, f"{field}._input", "0.35")
+    window.type_into(f"{field}._input", "0.35")
     window.wait_for("type(engine.received[-1]).__name__ == 'SetPace' and engine.received[-1].pace.view_share == 0.35")
     assert window.get("shell.preferences.view_share") == 0.35
     window.click(*window.middle(f"{field}._reset"))
     window.wait_for("engine.received[-1].pace.view_share == 0.2")
     field = field.replace("view_share", "idle_fps")
     before = window.received("SetPace")
-    write(window, f"{field}._input", "4")
+    window.type_into(f"{field}._input", "4")
     window.wait_for("shell.preferences.idle_fps == 4.0")
     assert window.received("SetPace") == before   # the window's own
     window.run("shell.preferences.idle_fps = 10.0")
@@ -158,11 +145,11 @@ def test_presets_say_what_they_change_and_can_be_saved_and_deleted(window: Windo
     window.click(*window.middle(f"{presets}.yes"))
     window.wait_for("type(engine.received[-1]).__name__ == 'SetOptions'")
     assert window.get("engine.received[-1].values") == {"sh0_lr": 0.0025, "raster.alpha_gradient": "straight_through"}
-    write(window, f"{presets}.name", "Mine")
+    window.type_into(f"{presets}.name", "Mine")
     window.wait_for(f"{presets}._chosen.name == 'Mine'")
     stored = json.loads((window.preferences.parent / "presets.json").read_text())
     assert stored["presets"]["Mine"]["sh0_lr"] == 0.004
-    write(window, f"{presets}.name", "MCMC")
+    window.type_into(f"{presets}.name", "MCMC")
     window.wait_for("any('comes with the program' in n.text for n in shell.model.notices)")
     window.frames(3)
     window.click(*window.middle(f"{presets}.delete"))
@@ -174,7 +161,7 @@ def test_the_search_leaves_what_has_the_words(window: Window) -> None:
     open_tab(window, "options")
     shown = f"[c.spec.path for c in {OPTIONS}._fields.controls if dpg.get_item_configuration(c.row)['show']]"
     everything = len(window.get(shown))
-    write(window, f"{OPTIONS}.search", "learning rate means", enter=False)
+    window.type_into(f"{OPTIONS}.search", "learning rate means", enter=False)
     window.wait_for(f"dpg.get_value({OPTIONS}.search) == 'learning rate means'")
     window.frames(3)
     found = window.get(shown)
@@ -182,7 +169,7 @@ def test_the_search_leaves_what_has_the_words(window: Window) -> None:
     window.input("type", " xyz")
     window.wait_for(f"{shown} == []")
     assert window.get(f"dpg.get_item_configuration({OPTIONS}._nothing)['show']")
-    write(window, f"{OPTIONS}.search", " ", enter=False)
+    window.type_into(f"{OPTIONS}.search", " ", enter=False)
     window.wait_for(f"len({shown}) == {everything}")
     assert window.get("shell._complained == set()"), "no callback or panel failed"
 

@@ -197,10 +197,7 @@ def test_branches_are_renamed_switched_and_deleted_in_their_window(program: Wind
     window.click(*window.middle("shell.timeline._resume"))
     window.wait_for("shell.branches.shown")
     window.frames(4)
-    window.click(*window.middle("shell.branches._rows[0]"))
-    window.input("key", "ctrl+a", "type", "first")
-    window.frames(3)
-    window.input("key", "Return")
+    window.type_into("shell.branches._rows[0]", "first")
     window.wait_for("shell.model.snapshot.timeline.branches[0].label == 'first'")
     item = ("next(i for i in dpg.get_all_items() if dpg.get_item_label(i) == {0!r} and dpg.get_item_user_data(i) == {1!r} "
             "and dpg.is_item_visible(i))")

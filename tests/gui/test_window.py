@@ -73,7 +73,7 @@ def test_G28_a_click_picks_the_pixel_under_it(window: Window) -> None:
 
 def test_drag_orbits_and_selects_nothing(window: Window) -> None:
     """U05: while dragging, requests say so and ask for fewer pixels; afterwards for all of them again."""
-    window.run("engine.playing = False")
+    window.run("engine.playing = False; shell.view.move(shell.view.rig, shell.clock())")   # a free camera fills the area
     window.wait_for("shell.model.snapshot.state == 'paused'")
     x, y = window.middle("shell.viewport.canvas")
     window.point(x, y)

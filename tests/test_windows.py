@@ -24,8 +24,10 @@ from typing import Any
 import pytest
 
 from app.data import atomic, lens
+from app.data.scene import SceneError
 from app.engine import memory as engine_memory
 from app.gui.display import icons
+from app.records import lock
 from app.training import backend, memory
 from render.backends import compile
 from render.backends.compile import Compiler
@@ -46,8 +48,20 @@ def fake(module: ModuleType, *missing: str, **changed: Any) -> SimpleNamespace:
 AS_ON_WINDOWS = """
 import ctypes, importlib, os, pkgutil, signal, sys, types
 import concurrent.futures, importlib.metadata, multiprocessing, subprocess, tempfile
-import dearpygui.dearpygui, matplotlib, numpy, PIL.Image, platformdirs, plyfile, pycolmap, scipy.spatial, torch, tqdm, tyro
+import dearpygui.dearpygui, matplotlib.font_manager, numpy, PIL.Image, platformdirs, plyfile, pycolmap, scipy.spatial, torch
+import tqdm, tyro
 # what is ours comes after what is others', which know their system already
+import fcntl
+
+class Msvcrt(types.ModuleType):   # locks bytes of a file from where it stands, which nobody else may read then
+    LK_NBLCK = 2
+
+    @staticmethod
+    def locking(file, mode, length):
+        assert mode == Msvcrt.LK_NBLCK and length == 1 and os.lseek(file, 0, os.SEEK_CUR) > 1 << 20
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+sys.modules["msvcrt"] = Msvcrt("msvcrt")
 for name in ("fcntl", "grp", "posix_ipc", "pty", "pwd", "readline", "resource", "syslog", "termios", "tty"):
     sys.modules[name] = None
 for name in ("fchmod", "fork", "getgid", "getloadavg", "getpgid", "getuid", "geteuid", "killpg", "mkfifo", "nice",
@@ -187,6 +201,25 @@ def test_G27_the_icon_is_one_that_the_system_can_read() -> None:
         paths = {Path(p) for p in icons(system).values()}
         assert {p.suffix for p in paths} == {suffix}
         assert all(p.read_bytes().startswith(begins) for p in paths)
+
+
+def test_G27_a_run_that_is_in_use_is_told_from_the_answer_of_windows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    places = []
+
+    def locking(file: int, mode: int, length: int) -> None:
+        places.append((os.lseek(file, 0, os.SEEK_CUR), mode, length))
+        if len(places) > 1:
+            raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(lock, "sys", fake(sys, platform="win32"))
+    monkeypatch.setitem(sys.modules, "msvcrt", SimpleNamespace(LK_NBLCK=2, locking=locking))
+    held = lock.take(tmp_path)
+    monkeypatch.setattr(lock, "_held", {})   # as another process has it
+    with pytest.raises(SceneError, match=rf"in use by another Splatscope \(process {os.getpid()}\)"):
+        lock.take(tmp_path)
+    assert len(places) == 2 and all(at > 32 and (mode, length) == (2, 1) for at, mode, length in places), "behind the number"
+    monkeypatch.undo()
+    held.release()
 
 
 # ---------------------------------------------------------------- compiling

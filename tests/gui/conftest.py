@@ -154,10 +154,16 @@ class Window:
         self.frames(3)
 
     def middle(self, item: str) -> tuple[float, float]:
-        """Screen px of the middle of an item."""
-        x, y = self.get(f"dpg.get_item_rect_min({item})")
-        w, h = self.get(f"dpg.get_item_rect_size({item})")
-        return x + w / 2, y + h / 2
+        """Screen px of the middle of an item, once it stands still: each answer is of a frame of its own, so a panel whose
+        text has just grown by a line is not clicked where the item was before."""
+        end, before = time.monotonic() + DEADLINE, None
+        while True:
+            place = self.get(f"(*dpg.get_item_rect_min({item}), *dpg.get_item_rect_size({item}))")
+            if place == before:
+                x, y, width, height = place
+                return x + width / 2, y + height / 2
+            assert time.monotonic() < end, f"{item} never stands still"
+            before = place
 
     def received(self, kind: str) -> int:
         return self.get(f"sum(type(c).__name__ == {kind!r} for c in engine.received)")

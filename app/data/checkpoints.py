@@ -47,6 +47,9 @@ class CheckpointError(SceneError):
 
 
 def place(run: Path, iteration: int, branch: str = MAIN) -> Path:
+    """Raises ValueError without a branch: what lies beside the branches' folders is found by nobody."""
+    if not branch:
+        raise ValueError("a checkpoint needs the name of its branch")
     return run / FOLDER / branch / f"iteration_{iteration}{SUFFIX}"
 
 
@@ -127,6 +130,11 @@ def thin_out(run: Path, budget: int) -> list[Path]:
             if rest.stat().st_mtime < time.time() - ABANDONED_SECONDS:
                 rest.unlink()
     return gone
+
+
+def begins_as(run: Path, taken: Collection[str] = ()) -> str:
+    """The branch on which a new run begins in a folder: main, or where one has run there, or is `taken`, another."""
+    return free_branch(run, "run", taken) if taken or is_run(run) else MAIN
 
 
 def free_branch(run: Path, word: str, taken: Collection[str] = ()) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from app.data.checkpoints import Saved, goes_on_as, is_run
+from app.data.checkpoints import Saved, is_run
 from app.data.scene import SceneError
 from app.engine.background import Background, Report
 from app.messages import Densified, Evaluated, Event, RunSaved
@@ -49,6 +49,7 @@ class Checkpoints:
         self._wanted = ""                    # why one is to be written when the last is done
         self._failing = False
         self._events = []
+        self._heard = 0                      # how many there have been
         self._known = False                  # whether the folder has been looked at
         self._autosave = Autosave(self._engine.settings.autosave, time.monotonic(), self._iteration(), self._mark())
 
@@ -62,13 +63,15 @@ class Checkpoints:
             return None
         request = engine.viewer.request
         camera = request.camera.viewmat.tobytes() if request is not None else None
-        return engine.branch, model.trainer.phase, model.version, camera, engine.selected_uid
+        names = tuple((branch.name, branch.label) for branch in engine.timeline.branches)
+        return engine.branch, model.trainer.phase, model.version, camera, engine.selected_uid, self._heard, names
 
     # ------------------------------------------------------------------ told by the engine
 
     def event(self, event: Event) -> None:
         """What is told again when the run is taken up later."""
         if isinstance(event, KEPT_KINDS):
+            self._heard += 1
             self._events.append(event)
             del self._events[:-KEPT_EVENTS]
 
@@ -95,10 +98,11 @@ class Checkpoints:
         return "start" if is_run(self._engine.run_folder) else ""
 
     def branched(self, events: list[Event]) -> None:
-        """The run goes on as another branch, on which `events` have happened; the branch has a file from its start."""
+        """The run goes on as another branch, on which `events` have happened: the branch has a file from its start."""
         self._events = sorted(events, key=lambda event: event.iteration)[-KEPT_EVENTS:]   # type: ignore[attr-defined]
         self._known = True
-        self.save("branch")
+        if self._ready():
+            self._begin("branch")   # what is being written of the one before comes first, but the copy is made now
 
     def save(self, reason: str) -> bool:
         """Write one, after the one that is being written; False where there is nothing to save, or the run is not kept."""
@@ -128,12 +132,15 @@ class Checkpoints:
 
     # ------------------------------------------------------------------
 
+    def writing(self, folder: Path) -> set[str]:
+        """Branches of which a file in a run folder is still to come."""
+        return {writer.branch for writer in self._writers if writer.run == folder}
+
     def _ready(self) -> bool:
-        """Whether there is a run that is kept, and anything of it to save."""
-        engine = self._engine
-        model = engine.model
-        return (engine.run_folder is not None and engine.run_folder.is_dir() and model is not None
-                and model.trainer is not None and model.iteration > 0)
+        """Whether there is a run that is kept, in a folder that is its own, and anything of it to save."""
+        engine, model = self._engine, self._engine.model
+        return (engine.recorder.holds_folder and engine.run_folder is not None and engine.run_folder.is_dir()
+                and model is not None and model.trainer is not None and model.iteration > 0)
 
     def _begin(self, reason: str) -> None:
         """The state as it is now is copied at once; a helper writes it when the one before has written its own."""
@@ -170,7 +177,9 @@ class Checkpoints:
         error, of_now = writer.helper.error, (writer.run, writer.branch) == (self._engine.run_folder, self._engine.branch)
         if error is None and writer.helper.done.is_set():
             saved: Saved = writer.helper.result
-            self._engine.emit(RunSaved(saved.iteration, saved.saved_at, str(saved.path), saved.nbytes, saved.reason))
+            self._engine.timeline.written(saved.path)
+            if writer.run == self._engine.run_folder:
+                self._engine.emit(RunSaved(saved.iteration, saved.saved_at, str(saved.path), saved.nbytes, saved.reason))
             if of_now:
                 self._failing = False
             if saved.reason == "user":
@@ -190,26 +199,31 @@ class Checkpoints:
     # ------------------------------------------------------------------ a run that is taken up
 
     def resumed(self, found: Checkpoint) -> None:
-        """The engine's part of a run that goes on: curves, figures and what the window was told."""
-        from app.training.saving import events_of, history_of
+        """The engine's part of a run that goes on: curves, figures and what the window was told.
 
-        engine, extra = self._engine, found.extra
+        A file that lies in no run's folder, or in another's, begins a run of its own, on the branch that the engine is on.
+        """
+        from app.training.saving import branch_in, branch_of, events_of, history_of, is_of
+
+        engine, extra, run = self._engine, found.extra, self._engine.run_folder
+        own = run is None or is_of(run, found)
         engine.history = history_of(found)
         engine.seconds = float(extra.get("seconds") or 0.0)
-        self._known = True
-        engine.branch = str(extra.get("branch") or engine.branch)
         engine.selected_uid = extra.get("selected_uid")
+        if own:
+            engine.branch = branch_of(found)
         for event in events_of(extra):
-            engine.emit(event)
-        engine.timeline.remember(extra.get("timeline"))
-        if found.path is not None:
-            before, name = engine.branch, goes_on_as(found.path, found.state.iteration)
+            engine.emit(event, again=True)
+        if own:
+            self._known = True
+            engine.timeline.remember(extra.get("timeline"))
+            before, name = engine.branch, branch_in(run, found) if run is not None else engine.branch
             if name != before:
                 engine.timeline.go_on_as(name)
-                engine.recorder.rewind("branch", branch=name, parent=before, fork=found.state.iteration)
                 engine.notice(f"The run had gone further from here, which stays as branch {before}; this one is {name}.")
+        if found.path is not None:
             engine.emit(RunSaved(found.state.iteration, found.path.stat().st_mtime, str(found.path), found.state.nbytes,
-                                 "resume"))
+                                 "resume"), again=True)
         self._autosave.saved(time.monotonic(), self._iteration(), self._mark())
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.config import TrainConfig
-from app.data.checkpoints import MAIN, free_branch, is_run
+from app.data.checkpoints import MAIN, begins_as
 from app.data.scene import SceneError
 from app.engine import commands, work
 from app.engine.background import Background, Report
@@ -115,9 +115,7 @@ class Engine:
         self.last_evaluation = work.LastEvaluation()
         self.recorder.start_over()
         folder = self.run_folder                 # one that had a run keeps it: this one is another branch
-        self.branch = free_branch(folder, "run") if folder is not None and is_run(folder) else MAIN
-        if self.branch != MAIN:
-            self.recorder.rewind("", branch=self.branch)
+        self.branch = MAIN if folder is None else begins_as(folder, self.checkpoints.writing(folder))
         self.checkpoints.start_over()
         self.control.start_over()
 
@@ -163,9 +161,11 @@ class Engine:
 
     # ------------------------------------------------------------------ said to the user
 
-    def emit(self, event: Event) -> None:
+    def emit(self, event: Event, *, again: bool = False) -> None:
+        """Tell the window; with `again`, of what the run's record has already."""
         self.events.put(event)
-        self.recorder.event(event)
+        if not again:
+            self.recorder.event(event)
         self.checkpoints.event(event)
         self.timeline.heard(event)
         self.publisher.dirty = True

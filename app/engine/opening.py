@@ -202,6 +202,7 @@ def install(engine: Engine, model: Model, event: SceneOpened, opened: Opened) ->
         model.fixed_config = engine.config
         model.use_backend(engine.backend)
         engine.running, engine.steps_left = False, None
+    engine.recorder.complete()
     engine.checkpoints.leave()
     engine.model = model
     engine.pace = Pace.for_backend(model.backend).follow(engine.control.pace)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from app.training.evaluate import Seen
     from app.training.trainer import StepReport
 
+KEPT_LINES = 1000
+
 
 class Recorder:
     """`folder` is that of the run now; it comes to be with the first step. None where nothing is recorded.
@@ -36,7 +39,7 @@ class Recorder:
         self._record: RunRecord | None = None
         self._ended: list[RunRecord] = []
         self._begun = False
-        self._opening: dict[str, Any] = {}   # how the record begins, where it is not a plain start
+        self._before: list[Callable[[RunRecord], object]] = []   # lines that wait for it to begin
         self._log_step: Any = None       # app.training.recording's, which comes with torch
         self._named: str | None = None   # the scene that the folder named by the user belongs to
 
@@ -45,32 +48,36 @@ class Recorder:
     def start_over(self) -> None:
         """Another model, or the same scene from the start: what comes now is another run.
 
-        In a folder that the user named a reset run goes on, and its lines say that it began anew.
+        In a folder that the user named a reset run goes on, as another branch.
         """
         model, place = self._engine.model, self._engine.settings.record
-        self._begun, self._opening = False, {}
+        self._begun, self._before = False, []
         if place is None or model is None or model.trainer is None:
             self._leave(None)
             return
         if self._named is None and place.folder is not None:
             self._named = model.path
-        if place.folder is not None and model.path == self._named:
-            self._leave(place.folder)
-        else:
-            self._leave(Place(root=place.root).choose(model.path))
+        folder = place.folder if model.path == self._named else None
+        self._leave(folder or Place(root=place.root).choose(model.path))
+        if folder is not None and folder.is_dir() and not self._holding.take(folder):   # before a branch there gets a name
+            self._leave(None)
 
     def resume_in(self, folder: Path) -> None:
         """The run that was taken up again goes on in its own folder; the next step says from which iteration."""
-        self._begun, self._opening = False, {}
+        self._begun, self._before = False, []
         self._leave(folder if self._engine.settings.record is not None and self._holding.take(folder) else None)
 
-    def rewind(self, event: str, *, branch: str | None = None, **fields: Any) -> None:
-        """The trainer went back to the iteration at which it is now, as `event` says; with a name, on another branch."""
-        if not self._begun:   # the lines come with the first step
-            self._opening = {"event": event, "branch": branch, **fields}
-            return
-        if self._record is not None and self._begun and self._engine.model is not None:
-            self._record.cut(event, self._engine.model.iteration, self._engine.seconds, branch=branch, **fields)
+    def went_on(self) -> None:
+        """The run goes on from the iteration at which it is now, on the branch on which it is now."""
+        engine = self._engine
+        if self._begun and self._record is not None and engine.model is not None:   # else the first step says so
+            self._record.go_on(engine.model.iteration, engine.seconds, branch=engine.branch, parent=engine.timeline.parent,
+                               config=flatten(engine.config))
+
+    @property
+    def holds_folder(self) -> bool:
+        """Whether the folder is this run's to write into."""
+        return self.folder is not None and self._holding.holds(self.folder)
 
     def _leave(self, folder: Path | None) -> None:
         """End the record of now, unless it lies in `folder`, where the next run is recorded."""
@@ -83,8 +90,15 @@ class Recorder:
             self._record = None
         self.folder = folder
 
+    def complete(self) -> None:
+        """The run is left: what was done to one that was taken up, but not trained on, is written too."""
+        model = self._engine.model
+        if self._before and not self._begun and self.holds_folder and model is not None and model.trainer is not None:
+            self._begin(model.iteration)
+
     def end(self) -> None:
         """The engine stops. join() waits for what is still to be written."""
+        self.complete()
         if self._begun:
             self.note("closed")
         self._leave(None)
@@ -108,24 +122,22 @@ class Recorder:
 
     def event(self, event: Event) -> None:
         """What the window hears and the record keeps."""
-        if not self._begun or self._record is None:
-            return
-        engine = self._engine
+        engine, seconds = self._engine, self._engine.seconds
         if isinstance(event, Densified):
             from app.training.recording import log_densified
 
-            log_densified(self._record, event, engine.seconds)
+            self._tell(lambda record: log_densified(record, event, seconds))
         elif isinstance(event, Evaluated):
             assert engine.model is not None
-            self._record.evaluated(
-                event.iteration, engine.seconds, psnr=event.psnr, ssim=event.ssim, gaussians=len(engine.model.params),
-                views=[{"name": name, "psnr": psnr, "ssim": ssim} for name, psnr, ssim in event.views],
-                last=event.iteration >= engine.model.options.iterations)
-        elif isinstance(event, OptionChanged):   # one that acts at the start of a run waits for the next
-            self._record.note("option", event.iteration, engine.seconds, name=event.name, old=event.old, new=event.new,
-                              live=is_live(event.name), source=event.source)
+            count, last = len(engine.model.params), event.iteration >= engine.model.options.iterations
+            self._tell(lambda record: record.evaluated(
+                event.iteration, seconds, psnr=event.psnr, ssim=event.ssim, gaussians=count,
+                views=[{"name": name, "psnr": psnr, "ssim": ssim} for name, psnr, ssim in event.views], last=last))
+        elif isinstance(event, OptionChanged) and self._begun:   # else config.json has it; some act at the start of a run only
+            self._tell(lambda record: record.note("option", event.iteration, seconds, name=event.name, old=event.old,
+                                                  new=event.new, live=is_live(event.name), source=event.source))
         elif isinstance(event, RunSaved):
-            self._record.note("saved", event.iteration, engine.seconds, path=event.path, reason=event.reason)
+            self._tell(lambda record: record.note("saved", event.iteration, seconds, path=event.path, reason=event.reason))
         elif isinstance(event, EngineFailed):
             self.note("failed", text=event.summary)
         elif isinstance(event, Notice) and event.level == "error":
@@ -133,9 +145,17 @@ class Recorder:
 
     def note(self, event: str, **fields: Any) -> None:
         """A line in events.jsonl, at the iteration of now."""
-        model = self._engine.model
-        if self._record is not None and self._begun and model is not None:
-            self._record.note(event, model.iteration, self._engine.seconds, **fields)
+        model, seconds = self._engine.model, self._engine.seconds
+        if model is not None and model.trainer is not None:
+            iteration = model.iteration
+            self._tell(lambda record: record.note(event, iteration, seconds, **fields))
+
+    def _tell(self, line: Callable[[RunRecord], object]) -> None:
+        """To the record, or as soon as there is one: it begins with the first step."""
+        if self._begun and self._record is not None:
+            line(self._record)
+        elif self.folder is not None:
+            self._before = [*self._before[-KEPT_LINES:], line]
 
     def seen(self, views: list[View], *, asked: bool) -> Seen | None:
         """What an evaluation calls with each view and its render; None where no thumbnails are due."""
@@ -190,13 +210,15 @@ class Recorder:
             self._record = RunRecord(folder, tensorboard=bool(place and place.tensorboard))
         self._record.begin(
             about(flatten(engine.config), what, backend=engine.backend, threads=settings.threads,
-                  device=device_name(engine.backend)), iteration=iteration, seconds=engine.seconds if iteration else 0.0,
-            **self._opening)
-        self._opening = {}
+                  device=device_name(engine.backend)), branch=engine.branch, parent=engine.timeline.parent,
+            iteration=iteration, seconds=engine.seconds if iteration else 0.0)
         self._record.later(lambda: write_cameras_json(folder / "cameras.json", scene.views))
         if what["kind"] == "demo" and folder.parent == self._root():
             self._record.later(lambda: prune_demos(folder.parent, folder))
-        self._begun = True
+        self._begun, before = True, self._before
+        self._before = []
+        for line in before:
+            line(self._record)
         return True
 
     def _root(self) -> Path:

@@ -1,7 +1,8 @@
 """Append-only files of one JSON object a line: a killed process loses at most the lines that were not yet written.
 
 A line that is torn (the power went while it was written) is left out by readers, and the next writer begins a new one.
-A line {"cut": K} takes everything after iteration K back: what follows it was trained from there again.
+A line {"cut": K, "branch": NAME, "parent": OTHER} says that the run goes on as branch NAME from iteration K, on the past that
+NAME has, or where it is new, its parent.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+from app.data.checkpoints import MAIN
 
 METRICS, EVENTS, EVALUATIONS = "metrics.jsonl", "events.jsonl", "eval.jsonl"
 """In the folder of a run."""
@@ -85,33 +88,31 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def branches(entries: Iterable[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """The rows of each branch of a run by its name, with rising iterations; the last is the one that the run is on.
+def branches(entries: Iterable[Mapping[str, Any]], *, steps: bool = True) -> dict[str, list[dict[str, Any]]]:
+    """The lines of each branch of a run by its name, with the past that it shares; the last is the one that the run is on.
 
-    A cut {"cut": K, "branch": NAME} leaves the branch of before as it is, under its own name, and goes on from K as NAME;
-    a cut without a name takes rows back. An iteration that comes again replaces the old one and all after it.
+    Of `steps` there is one an iteration: one that comes again replaces the old one and all after it. Of events there may be
+    many. What was written before the first cut is the first branch's.
     """
-    name, rows = "", []
+    name, rows = MAIN, []
     found: dict[str, list[dict[str, Any]]] = {}
     for entry in entries:
         if "cut" in entry:
-            if "branch" in entry:
-                found[name] = rows
-                name = str(entry["branch"])
-                rows = found.pop(name, rows)   # one that is taken up again has its own, and becomes the last
-            last = entry["cut"]
-            rows = [row for row in rows if row["iteration"] <= last] if _number(last) else rows
+            found[name] = rows
+            name = str(entry.get("branch") or name)
+            past = found.pop(name, None)   # one that is taken up again becomes the last
+            rows = found.get(str(entry.get("parent")), []) if past is None else past
+            rows = [row for row in rows if row["iteration"] <= entry["cut"]] if _number(entry["cut"]) else list(rows)
         elif _number(entry.get("iteration")):
-            while rows and rows[-1]["iteration"] >= entry["iteration"]:
+            while steps and rows and rows[-1]["iteration"] >= entry["iteration"]:
                 rows.pop()
             rows.append(dict(entry))
-    found[name] = rows
-    return found
+    return {other: past for other, past in found.items() if past and other != name} | {name: rows}
 
 
-def current(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of the branch that the run is on."""
-    return list(branches(entries).values())[-1]
+def current(entries: Iterable[Mapping[str, Any]], *, steps: bool = True) -> list[dict[str, Any]]:
+    """The lines of the branch that the run is on."""
+    return list(branches(entries, steps=steps).values())[-1]
 
 
 def _number(value: Any) -> bool:

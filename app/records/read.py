@@ -18,8 +18,6 @@ from app.records.place import CONFIG, runs_root
 RESULTS = "results.json"
 BEGINNINGS = ("started", "restarted", "resumed")
 """Events at which config.json was written."""
-REWINDS = ("restarted", "resumed", "rewound", "branched")
-"""Events after which the run goes on from their iteration."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ class Run:
     results: dict[str, Any] = field(default_factory=dict)        # results.json
     steps: list[dict[str, Any]] = field(default_factory=list)    # every line of metrics.jsonl, cuts too
     tests: list[dict[str, Any]] = field(default_factory=list)    # of eval.jsonl
-    log: list[dict[str, Any]] = field(default_factory=list)      # of events.jsonl
+    log: list[dict[str, Any]] = field(default_factory=list)      # of events.jsonl, likewise
 
     @property
     def name(self) -> str:
@@ -49,16 +47,11 @@ class Run:
 
     @cached_property
     def events(self) -> list[dict[str, Any]]:
-        """Events of the branch that the run is on, in order; what came after an iteration that it went back to is left out."""
-        kept: list[dict[str, Any]] = []
-        for event in self.log:
-            if event.get("event") in REWINDS:
-                kept = [old for old in kept if old["iteration"] <= event["iteration"]]
-            kept.append(event)
-        return kept
+        """Events of the branch that the run is on, in order."""
+        return current(self.log, steps=False)
 
     def branches(self) -> dict[str, list[dict[str, Any]]]:
-        """The logged steps of every branch by its name; the first has the name ""."""
+        """The logged steps of every branch by its name, the one that the run is on last."""
         return branches(self.steps)
 
     def series(self, name: str) -> tuple[list[int], list[float]]:
@@ -68,11 +61,14 @@ class Run:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """The options in force at the end: those that the run was started with last, and what was changed since."""
-        values = dict(self.about.get("config") or {})
-        begun = max((i for i, event in enumerate(self.events) if event.get("event") in BEGINNINGS), default=0)
-        for event in self.events[begun:]:
-            if event.get("event") == "option" and "name" in event and event.get("live") is not False:
+        """The options in force at the end: those that the run or its branch went on with last, and what was changed since."""
+        values = started = dict(self.about.get("config") or {})
+        for event in self.events:
+            if event.get("event") in BEGINNINGS:
+                values = dict(started)
+            elif event.get("event") == "branch" and isinstance(event.get("config"), dict):
+                values = dict(event["config"])
+            elif event.get("event") == "option" and "name" in event and event.get("live") is not False:
                 values[str(event["name"])] = event.get("new")
         return values
 
@@ -117,7 +113,7 @@ def read_run(path: str | Path) -> Run:
     if about and not (isinstance(about.get("config"), dict) and isinstance(about.get("scene"), dict)):
         raise SceneError(f"{folder / CONFIG} is not of a run of splatscope: it has no config or no scene; "
                          "choose another folder")
-    return Run(folder, about, results, steps, tests, [event for event in log if math.isfinite(number(event.get("iteration")))])
+    return Run(folder, about, results, steps, tests, log)
 
 
 def read_results(folder: Path) -> dict[str, Any]:

@@ -5,7 +5,7 @@ metrics.jsonl      a line per logged step; metrics.csv is made of it
 events.jsonl       densifications, changed options, evaluations, saves, stops ..., each with iteration and time
 eval.jsonl         a line per evaluation, with the scores of each view; eval.csv is made of it
 plots/             loss.png, psnr.png, count.png
-thumbnails/        iteration_N/VIEW.png: render and photograph side by side
+thumbnails/        BRANCH/iteration_N/VIEW.png: render and photograph side by side
 .lock              who writes into the folder (app/records/lock.py)
 """
 
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.data.atomic import write_atomic
+from app.data.checkpoints import MAIN
 from app.data.scene import SceneError
 from app.records.lines import EVALUATIONS, EVENTS, METRICS, Lines
 from app.records.place import CONFIG
@@ -71,6 +72,7 @@ class RunRecord:
         self._unfinished = False             # tables and plots could not be made at the end
         self._used = False                   # by a run that began in this record
         self._config = b""                   # of config.json, while it is not written
+        self._branch = MAIN                  # that the thread writes about
         self._last = 0                       # iteration logged last
         self._rate_from = (0, 0.0)           # (iteration, seconds) that the rate is counted from
         self._pictured = self._drawn = 0     # iteration of the last thumbnails and plots
@@ -80,15 +82,11 @@ class RunRecord:
 
     # ------------------------------------------------------------------ what the run tells
 
-    def begin(self, about: Mapping[str, Any], *, iteration: int = 0, seconds: float = 0.0, event: str = "",
-              branch: str | None = None, **fields: Any) -> None:
-        """The run begins at an iteration. What an older run left in the folder after that iteration no longer counts, or,
-        with a `branch`, stays another branch's.
-
-        `event` names the line in events.jsonl: by default started, restarted or resumed.
+    def begin(self, about: Mapping[str, Any], *, branch: str = MAIN, parent: str = "", iteration: int = 0,
+              seconds: float = 0.0) -> None:
+        """The run begins at an iteration, on a branch; a new one has the past of its `parent`. What the branch had after that
+        iteration no longer counts; other branches stay. Its event is started, restarted or resumed.
         """
-        named = {} if branch is None else {"branch": branch}
-
         def task() -> None:
             from app.records.read import set_aside
 
@@ -97,21 +95,19 @@ class RunRecord:
             before = self._used or any((self.folder / name).exists() for name in (METRICS, EVENTS, EVALUATIONS))
             self._used = True
             self._config = (json.dumps(about, indent=2, ensure_ascii=False) + "\n").encode()
-            if before:
-                self._cut(iteration, named)
-            self._event(event or ("resumed" if iteration else "restarted" if before else "started"),
-                        iteration, seconds, now, named | fields)
+            self._go_on(iteration, branch, parent)
+            self._event("resumed" if iteration else "restarted" if before else "started", iteration, seconds, now,
+                        _named(branch, parent))
 
         now = time.time()
         self._from(iteration, seconds)
         self._put(task)
 
-    def cut(self, event: str, iteration: int, seconds: float, *, branch: str | None = None, **fields: Any) -> None:
-        """The run goes on from an earlier iteration: `event` is "rewound" or "branched", the latter with a name."""
+    def go_on(self, iteration: int, seconds: float, *, branch: str, parent: str = "", config: Mapping[str, Any]) -> None:
+        """The run goes on from an iteration, on a branch as in begin(), with the options `config`. The event is "branch"."""
         def task() -> None:
-            named = {} if branch is None else {"branch": branch}
-            self._cut(iteration, named)
-            self._event(event, iteration, seconds, now, named | fields)
+            self._go_on(iteration, branch, parent)
+            self._event("branch", iteration, seconds, now, {**_named(branch, parent), "config": config})
 
         now = time.time()
         self._from(iteration, seconds)
@@ -171,7 +167,7 @@ class RunRecord:
         def task() -> None:
             from app.records.thumbnails import file_name, side_by_side
 
-            path = self.folder / "thumbnails" / f"iteration_{iteration}" / file_name(view)
+            path = self.folder / "thumbnails" / self._branch / f"iteration_{iteration}" / file_name(view)
             data = side_by_side(render, photograph(), background)
             write_atomic(path, lambda stream: stream.write(data))
 
@@ -297,12 +293,13 @@ class RunRecord:
         stamp = datetime.fromtimestamp(now).astimezone().isoformat(timespec="milliseconds")
         self._events.add({"event": event, "iteration": iteration, "seconds": seconds, "time": stamp, **fields})
 
-    def _cut(self, iteration: int, named: Mapping[str, Any]) -> None:
-        for lines in (self._metrics, self._evaluations):
-            lines.add({"cut": iteration, **named})
+    def _go_on(self, iteration: int, branch: str, parent: str) -> None:
+        for lines in (self._metrics, self._events, self._evaluations):
+            lines.add({"cut": iteration, **_named(branch, parent)})
         if self._board is not None:
-            self._board.cut(iteration)
-        for folder in self.folder.glob("thumbnails/iteration_*"):
+            self._board.go_on(iteration, branch)
+        self._branch = branch
+        for folder in (self.folder / "thumbnails" / branch).glob("iteration_*"):
             number = folder.name.removeprefix("iteration_")
             if number.isdigit() and int(number) > iteration:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -324,3 +321,7 @@ class RunRecord:
         if self._board is not None:
             with contextlib.suppress(OSError):
                 self._board.close()
+
+
+def _named(branch: str, parent: str) -> dict[str, str]:
+    return {"branch": branch, "parent": parent} if parent else {"branch": branch}

@@ -1,7 +1,8 @@
 """The optional second copy of the curves, as TensorBoard reads them, under the tags that gsplat's trainer writes.
 
 Tags after gsplat (examples/simple_trainer.py): train/loss, train/l1loss, train/ssimloss (= 1 - SSIM), train/num_GS, train/mem
-(GiB at most), and val/psnr, val/ssim, val/lpips, val/num_GS at evaluations, in a folder `tb`. Ours are train/psnr,
+(GiB at most), and val/psnr, val/ssim, val/lpips, val/num_GS at evaluations, in a folder `tb`, where each branch is a run of its
+own. Ours are train/psnr,
 train/sh_degree, train/means_lr and train/iterations_per_second. The step is the iteration, counted from 1.
 """
 
@@ -25,7 +26,7 @@ def require_tensorboard() -> None:
 
 
 class Board:
-    """Event files in `folder`; written by a thread of the package, within `flush_seconds`."""
+    """Event files in `folder`/BRANCH, from the first go_on(); written by a thread of the package, within `flush_seconds`."""
 
     def __init__(self, folder: Path, flush_seconds: int = 5) -> None:
         from tensorboard.compat.proto import event_pb2, summary_pb2  # pyright: ignore[reportMissingImports]
@@ -34,8 +35,9 @@ class Board:
         events: Any = event_pb2     # their classes are made when they are loaded, which no type checker sees
         summaries: Any = summary_pb2
         self._event, self._summary, self._log = events.Event, summaries.Summary, events.SessionLog
-        folder.mkdir(parents=True, exist_ok=True)
-        self._writer = EventFileWriter(str(folder), max_queue_size=1000, flush_secs=flush_seconds)
+        self._branch = ""
+        self._open = lambda branch: EventFileWriter(str(folder / branch), max_queue_size=1000, flush_secs=flush_seconds)
+        self._writer: Any = None
 
     def step(self, row: Mapping[str, Any], now: float) -> None:
         """A logged step, as RunRecord.step has it."""
@@ -49,12 +51,16 @@ class Board:
     def evaluated(self, iteration: int, scores: Mapping[str, float | None], now: float) -> None:
         self._put(iteration, now, {f"val/{name}": value for name, value in scores.items()})
 
-    def cut(self, iteration: int) -> None:
-        """The run goes on from an earlier iteration: TensorBoard drops what it has after it."""
+    def go_on(self, iteration: int, branch: str) -> None:
+        """The run goes on from an iteration, on a branch: TensorBoard drops what it has of that after it."""
+        if branch != self._branch:
+            self.close()
+            self._branch, self._writer = branch, self._open(branch)
         self._writer.add_event(self._event(step=iteration + 1, session_log=self._log(status=self._log.START)))
 
     def close(self) -> None:
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()
 
     def _put(self, iteration: int, now: float, values: Mapping[str, float | None]) -> None:
         found = [self._summary.Value(tag=tag, simple_value=float(value)) for tag, value in values.items()

@@ -31,7 +31,7 @@ class Checkpoint:
     state: RunState
     extra: Mapping[str, Any] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
-    path: Path | None = None
+    path: Path | None = None   # absolute: its folders say of which run and branch it is
 
 
 def write(path: Path, state: RunState, extra: Mapping[str, Any] | None = None, *, branch: str = MAIN, reason: str = "user"
@@ -86,7 +86,7 @@ def read(path: Path) -> Checkpoint:
     wrong = [name for name, array in arrays.items() if sums[name] != _sum(array)]
     if wrong:
         raise CheckpointError(f"{path} is damaged: the checksum of {wrong[0]} differs; choose another")
-    return Checkpoint(state, extra, path=path)
+    return Checkpoint(state, extra, path=path.resolve())
 
 
 def newest(path: Path) -> Checkpoint:
@@ -103,7 +103,7 @@ def newest(path: Path) -> Checkpoint:
         except CheckpointError as error:
             complaints.append(str(error))
         else:
-            return Checkpoint(checkpoint.state, checkpoint.extra, (*complaints, *checkpoint.notices), saved.path)
+            return Checkpoint(checkpoint.state, checkpoint.extra, (*complaints, *checkpoint.notices), checkpoint.path)
     if complaints:
         raise CheckpointError(none_whole(path, complaints))
     raise CheckpointError(f"{path} has no checkpoint to resume from; train into it first, or name another run")

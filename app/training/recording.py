@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from app.data.checkpoints import Saved
+from app.data.checkpoints import MAIN, Saved
 from app.data.scene import Scene, View
 from app.demo import demo_folder
 from app.messages import Densified
@@ -81,11 +81,11 @@ class Recording:
     """The record of a run without a window, in `out`; `seconds` are those of training alone."""
 
     def __init__(self, out: Path, trainer: Trainer, *, threads: int, how: Opening, tensorboard: bool = False,
-                 say: Callable[[str], None] = print, seconds: float = 0.0, branch: str | None = None) -> None:
+                 say: Callable[[str], None] = print, seconds: float = 0.0, branch: str = MAIN, parent: str = "") -> None:
         self._trainer, self._say = trainer, say
         self.record = RunRecord(out, tensorboard=tensorboard)
         self.record.begin(about(flatten(trainer.config), described(trainer.scene, how), backend=trainer.backend,
-                                threads=threads), iteration=trainer.iteration, seconds=seconds, branch=branch)
+                                threads=threads), branch=branch, parent=parent, iteration=trainer.iteration, seconds=seconds)
 
     def stepped(self, report: StepReport, seconds: float) -> None:
         if log_step(self.record, self._trainer, report, seconds):

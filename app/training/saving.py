@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from app.data.checkpoints import MAIN, Saved, free_branch, goes_on_as, is_run, place, run_of, thin_out
+from app.data.checkpoints import MAIN, Saved, begins_as, goes_on_as, place, run_of, thin_out
 from app.data.scene import SceneError
 from app.history import History
 from app.messages import Densified, Evaluated, Event
@@ -29,8 +29,7 @@ OF_THE_WINDOW = ("camera", "view_index", "selected_uid", "timeline")
 
 def write(run: Path, branch: str, state: RunState, extra: Mapping[str, Any], reason: str, budget: int) -> Saved:
     """One checkpoint in its place, and the others of the run within their budget. Raises SceneError."""
-    saved = checkpoint.write(place(run, state.iteration, branch), state, {**extra, "branch": branch}, branch=branch,
-                             reason=reason)
+    saved = checkpoint.write(place(run, state.iteration, branch), state, extra, branch=branch, reason=reason)
     thin_out(run, budget)
     return saved
 
@@ -88,10 +87,14 @@ class Saver:
         self._autosave = Autosave(config, clock(), 0 if found is None else found.state.iteration)
         self._failing = False
         self._kept = {} if found is None else {name: value for name, value in found.extra.items() if name in OF_THE_WINDOW}
-        if found is not None and self._kept.get("timeline"):
-            self._kept["timeline"] = onward(self._kept["timeline"], found, self.branch)
-
-        self.begins_branch = self.branch != (MAIN if found is None else str(found.extra.get("branch", MAIN)))
+        self.parent = ""   # of a branch that begins here
+        if found is not None and not is_of(run, found):
+            self._kept.pop("timeline", None)   # branches of another run
+        elif found is not None:
+            if self.branch != branch_of(found):
+                self.parent = branch_of(found)
+            if self._kept.get("timeline"):
+                self._kept["timeline"] = onward(self._kept["timeline"], found, self.branch)
 
     def stepped(self, report: StepReport) -> None:
         """For the curves and events of whoever opens the run."""
@@ -134,15 +137,25 @@ class Saver:
 
 def branch_in(run: Path, found: Checkpoint | None) -> str:
     """The branch on which a run goes on in a folder, so that it overwrites nothing of another."""
-    if found is not None and found.path is not None and run_of(found.path.resolve()) == run.resolve():
-        return goes_on_as(found.path.resolve(), found.state.iteration)
-    return free_branch(run, "run") if is_run(run) else MAIN
+    if found is not None and found.path is not None and is_of(run, found):
+        return goes_on_as(found.path, found.state.iteration)
+    return begins_as(run)
+
+
+def is_of(run: Path, found: Checkpoint) -> bool:
+    """Whether a checkpoint lies in a run's folder, and not in another's or by itself."""
+    return found.path is not None and run_of(found.path) == run.resolve()
+
+
+def branch_of(found: Checkpoint) -> str:
+    """The branch of a checkpoint that lies in a run's folder: that of its own folder, wherever the file came from."""
+    return MAIN if found.path is None else found.path.parent.name
 
 
 def onward(timeline: Mapping[str, Any], found: Checkpoint, branch: str) -> dict[str, Any]:
     """What a window knows of branches, with the run on `branch` from the checkpoint on; without a window nobody logs what is
     done to it, so what came before is not replayed across that point."""
-    branches, before = [dict(one) for one in timeline.get("branches", ())], str(found.extra.get("branch", MAIN))
+    branches, before = [dict(one) for one in timeline.get("branches", ())], branch_of(found)
     mine = next((one for one in branches if one.get("name") == before), None)
     if mine is None:
         return {}

@@ -26,6 +26,7 @@ from app.training import saving
 from app.training.autosave import AutosaveConfig
 from app.training.checkpoint import newest, read, write
 from app.training.run import train_headless
+from app.training.saving import branch_of
 from app.training.trainer import Trainer
 from tests.training.test_trainer import fingerprint
 from tests.training.tiny import make_scene
@@ -279,10 +280,10 @@ def test_a_new_run_in_an_old_folder_and_one_that_goes_back_overwrite_nothing(tmp
     train(scene, replace(CONFIG, iterations=12), tmp_path, autosave=often)
     before = {saved.path: saved.path.read_bytes() for saved in find(tmp_path)[0]}
     train(scene, replace(CONFIG, iterations=8, seed=9), tmp_path, autosave=often)
-    assert newest(tmp_path).extra["branch"] == "run-2" and newest(tmp_path).state.iteration == 8
+    assert branch_of(newest(tmp_path)) == "run-2" and newest(tmp_path).state.iteration == 8
     train(scene, replace(CONFIG, iterations=12, opacity_lr=0.1), tmp_path, autosave=often,
           resume_from=read(place(tmp_path, 4)))
-    assert newest(tmp_path).extra["branch"] == "main-2" and newest(tmp_path).state.iteration == 12
+    assert branch_of(newest(tmp_path)) == "main-2" and newest(tmp_path).state.iteration == 12
     assert {path: path.read_bytes() for path in before} == before
     found = branches(read_lines(tmp_path / "metrics.jsonl"))
     assert [(name, rows[-1]["iteration"]) for name, rows in found.items()] == [("", 12), ("run-2", 8), ("main-2", 12)]

@@ -52,8 +52,8 @@ def test_writes_ply_cameras_and_results(tmp_path, capsys):
         "config.json", "eval.csv", "eval.jsonl", "events.jsonl", "metrics.csv", "metrics.jsonl",
         "plots/count.png", "plots/loss.png", "plots/psnr.png",
         "point_cloud/iteration_12/point_cloud.ply", "point_cloud/iteration_7/point_cloud.ply", "results.json",
-        "thumbnails/iteration_12/view0.png", "thumbnails/iteration_12/view4.png",
-        "thumbnails/iteration_5/view0.png", "thumbnails/iteration_5/view4.png"]
+        "thumbnails/main/iteration_12/view0.png", "thumbnails/main/iteration_12/view4.png",
+        "thumbnails/main/iteration_5/view0.png", "thumbnails/main/iteration_5/view4.png"]
     written = json.loads((out / "results.json").read_text(encoding="utf-8"))
     assert written == json.loads(json.dumps(results))
     assert written["psnr"] == pytest.approx(np.mean([view["psnr"] for view in written["views"]]))
@@ -118,8 +118,8 @@ def test_a_second_run_in_the_same_folder_is_recorded_as_one_run_of_its_own(tmp_p
         train_headless(make_scene(3), TrainConfig(iterations=iterations), tmp_path, backend="cpu", quiet=True)
     run = read_run(tmp_path)
     assert run.series("iteration")[0] == list(range(1, 13))
-    assert [event["event"] for event in run.events] == ["started", "restarted", "saved", "saved", "finished"]
-    assert [path.name for path in (tmp_path / "thumbnails").iterdir()] == ["iteration_12"]   # of training views
+    assert [event["event"] for event in run.events] == ["restarted", "saved", "saved", "finished"]
+    assert [path.name for path in (tmp_path / "thumbnails" / "main").iterdir()] == ["iteration_12"]   # of training views
 
 
 def test_without_held_out_views_the_scores_are_null_with_the_reason(tmp_path):

@@ -78,7 +78,8 @@ def branch_from(engine: Engine, command: m.BranchFrom) -> None:
     moment, timeline = command.moment, engine.timeline
     if not _ready(engine, moment):
         return
-    folder = engine.run_folder
+    origin = timeline.branches[_owner(engine, moment)]
+    folder = origin.folder or engine.run_folder   # that of the run before a reset
     name = command.name.strip() or timeline.branches.free_name(folder)
     refusal = timeline.branches.refusal(name, folder)
     if refusal:
@@ -86,7 +87,7 @@ def branch_from(engine: Engine, command: m.BranchFrom) -> None:
     elif engine.jobs.has(BRANCHING):
         engine.notice("The run is on its way to another branch already; wait for it, or stop it first.", "warning")
     else:
-        _move(engine, moment, lambda: timeline.branches[_owner(engine, moment)].grow(name, name, moment.iteration, folder))
+        _move(engine, moment, lambda: origin.grow(name, name, moment.iteration, folder))
 
 
 def switch_branch(engine: Engine, command: m.SwitchBranch) -> None:
@@ -145,6 +146,7 @@ def leave(engine: Engine) -> None:
     assert model is not None
     branch.history, branch.curves = engine.history, None
     branch.tip, branch.seconds = model.iteration, engine.seconds
+    engine.recorder.complete()
     engine.checkpoints.leave()
     saved = engine.run_folder is not None and engine.run_folder.is_dir()
     if timeline.keep(rank=2) is None and not saved and timeline.base(m.Moment(branch.name, branch.tip)) is None:
@@ -191,7 +193,7 @@ def _enter(engine: Engine, branch: Branch, trainer: Trainer, moment: m.Moment) -
     engine.publisher.start_over()
     if branch.folder is not None and branch.folder != engine.run_folder:   # of a run before a reset
         engine.recorder.resume_in(branch.folder)
-    engine.recorder.rewind("branch", branch=branch.name, parent=branch.parent, fork=branch.fork)
+    engine.recorder.went_on()
     engine.checkpoints.branched([*branch.densified, *branch.evaluated])
     engine.emit(m.ConfigChanged(flatten(engine.config)))
     tell(engine)

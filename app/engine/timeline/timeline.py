@@ -18,7 +18,7 @@ from app.engine.timeline.branches import Branch, Branches, Entry
 from app.engine.timeline.looks import Looks
 from app.engine.timeline.pace import CapturePace
 from app.engine.timeline.ring import Kept, Ring
-from app.messages import BranchState, Curve, Densified, Evaluated, Event, Moment, RunSaved, TimelineState
+from app.messages import BranchState, Curve, Densified, Evaluated, Event, Moment, TimelineState
 from app.training.memory import available_bytes
 
 if TYPE_CHECKING:
@@ -61,6 +61,11 @@ class Timeline:
     def now(self) -> Branch:
         """The branch that trains."""
         return self.branches[self.current]
+
+    @property
+    def parent(self) -> str:
+        """The branch that it grew from; '' where there is none."""
+        return self.now.parent if self.current in self.branches else ""
 
     # ------------------------------------------------------------------ following the run
 
@@ -205,17 +210,20 @@ class Timeline:
 
     def heard(self, event: Event) -> None:
         """Whatever the window is told; what belongs to a branch is remembered."""
-        if not isinstance(event, (Densified, Evaluated, RunSaved)) or not self.follow():
+        if not isinstance(event, (Densified, Evaluated)) or not self.follow():
             return
         if isinstance(event, Densified):
             self.now.densified.append(event)
-        elif isinstance(event, Evaluated):
-            self.now.evaluated.append(event)
         else:
-            name = Path(event.path).parent.name   # others may have gone to make room
-            if name in self.branches:
-                self._scan(self.branches[name])
+            self.now.evaluated.append(event)
         self._version += 1
+
+    def written(self, path: Path) -> None:
+        """A checkpoint came, and others may have gone to make room."""
+        for branch in self.branches if self.follow() else ():
+            if branch.folder is not None and path.parent == branch.folder / FOLDER / branch.name:
+                self._scan(branch)
+                self._version += 1
 
     def _scan(self, branch: Branch) -> None:
         """What the run folder has of a branch, by the names of its files."""

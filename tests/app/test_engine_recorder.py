@@ -170,7 +170,8 @@ def test_without_held_out_views_the_end_has_thumbnails_of_training_views(tmp_pat
         window.until(lambda: window.engine.jobs.current is None)
         folder = window.engine.run_folder
     assert folder is not None
-    assert {path.name for path in (folder / "thumbnails" / "main" / "iteration_20").iterdir()} == {"view0.png", "view2.png", "view4.png"}
+    pictures = (folder / "thumbnails" / "main" / "iteration_20").iterdir()
+    assert {path.name for path in pictures} == {"view0.png", "view2.png", "view4.png"}
 
 
 def test_what_the_user_does_to_the_gaussians_is_an_event(tmp_path, scene):

@@ -286,7 +286,7 @@ def test_a_new_run_in_an_old_folder_and_one_that_goes_back_overwrite_nothing(tmp
     assert branch_of(newest(tmp_path)) == "main-2" and newest(tmp_path).state.iteration == 12
     assert {path: path.read_bytes() for path in before} == before
     found = branches(read_lines(tmp_path / "metrics.jsonl"))
-    assert [(name, rows[-1]["iteration"]) for name, rows in found.items()] == [("", 12), ("run-2", 8), ("main-2", 12)]
+    assert [(name, rows[-1]["iteration"]) for name, rows in found.items()] == [("main", 12), ("run-2", 8), ("main-2", 12)]
 
 
 def test_what_a_window_kept_beside_a_run_stays_through_a_leg_without_one(tmp_path, scene):

@@ -119,7 +119,8 @@ def test_a_second_run_in_the_same_folder_is_recorded_as_one_run_of_its_own(tmp_p
     run = read_run(tmp_path)
     assert run.series("iteration")[0] == list(range(1, 13))
     assert [event["event"] for event in run.events] == ["restarted", "saved", "saved", "finished"]
-    assert [path.name for path in (tmp_path / "thumbnails" / "main").iterdir()] == ["iteration_12"]   # of training views
+    pictures = {path.relative_to(tmp_path / "thumbnails").as_posix() for path in tmp_path.glob("thumbnails/*/*")}
+    assert pictures == {"main/iteration_30", "run-2/iteration_12"}   # of training views
 
 
 def test_without_held_out_views_the_scores_are_null_with_the_reason(tmp_path):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from app.config import TrainConfig
-from app.data.atomic import write_atomic
 from app.data.scene import SceneError
+from app.data.user_files import Unreadable, name_aside, read_object, write_object
 from app.options import OptionError, flatten, with_options
 
 DEFAULTS = flatten(TrainConfig())
@@ -71,54 +70,94 @@ def of_now(name: str, now: Mapping[str, Any]) -> Preset:
     name = " ".join(name.split())
     if not name:
         raise PresetError("A preset needs a name; type one beside the button.")
-    if len(name) > NAME_LENGTH or not name.isprintable():
+    if not _fits(name):
         raise PresetError(f"The name {name[:NAME_LENGTH]!r} cannot be used; take one of at most {NAME_LENGTH} printable "
                           "characters.")
-    if any(name.casefold() == preset.name.casefold() for preset in SHIPPED):
+    if _is_shipped(name):
         raise PresetError(f"{name} is the name of a preset that comes with the program; take another name.")
     values = {path: value for path, value in now.items()
               if path in DEFAULTS and path not in OF_THE_SCENE and value != DEFAULTS[path]}
     return Preset(name, "Saved by you.", values)
 
 
+def _fits(name: str) -> bool:
+    return 0 < len(name) <= NAME_LENGTH and name.isprintable()
+
+
+def _is_shipped(name: str) -> bool:
+    return any(name.casefold() == preset.name.casefold() for preset in SHIPPED)
+
+
 def load(path: Path) -> tuple[list[Preset], list[str]]:
-    """(presets of the user, sentences about what could not be read). A file that is not there holds none."""
+    """(presets of the user by name, sentences about what could not be read). A file that is not there holds none."""
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return [], []
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        return [], [f"The presets in {path} cannot be read ({error}); mend or remove that file."]
-    named = stored.get("presets") if isinstance(stored, dict) else None
-    if not isinstance(named, dict):
-        return [], [f"The presets in {path} are not in a form that this version knows; mend or remove that file."]
+        named = _entries(read_object(path))
+    except Unreadable as error:
+        return [], [f"The presets in {path} cannot be read ({error}); mend that file, or the next preset that you save "
+                    f"renames it to {name_aside(path).name}."]
     presets, complaints = [], []
     for name, values in named.items():
         try:
             presets.append(_checked(name, values))
         except PresetError as error:
             complaints.append(f"{path}: {error}")
-    return presets, complaints
+    return sorted(presets, key=lambda preset: preset.name.casefold()), complaints
+
+
+def _entries(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The presets of a file as they stand there. Raises Unreadable."""
+    named = stored.get("presets") if stored else {}
+    if not isinstance(named, dict):
+        raise Unreadable("it is not in a form that this version knows")
+    return named
 
 
 def _checked(name: str, values: Any) -> Preset:
+    if not _fits(name) or _is_shipped(name):
+        why = f"of a preset that comes with the program, {name}" if _is_shipped(name) else f"one that cannot be used, {name!r}"
+        raise PresetError(f"a preset is left out: its name is {why}; rename it in that file.")
     if not isinstance(values, dict):
         raise PresetError(f"the preset {name} is not a set of options; it is left out.")
     unknown = sorted(set(values) - set(DEFAULTS))
     known = {path: value for path, value in values.items() if path in DEFAULTS and path not in OF_THE_SCENE}
     try:
-        with_options(TrainConfig(), known)
+        checked = flatten(with_options(TrainConfig(), known))
     except OptionError as error:
         raise PresetError(f"the preset {name} is left out: {error}.") from None
     note = f" Options that this version does not have are left out: {', '.join(unknown)}." if unknown else ""
-    return Preset(name, f"Saved by you.{note}", known)
+    return Preset(name, f"Saved by you.{note}", {path: checked[path] for path in known})
 
 
-def save(path: Path, presets: list[Preset]) -> None:
-    """Atomic. Raises PresetError."""
-    text = json.dumps({"version": 1, "presets": {preset.name: dict(preset.values) for preset in presets}}, indent=1,
-                      ensure_ascii=False)
+def add(path: Path, preset: Preset, seen: Iterable[Preset] = ()) -> str:
+    """Write it into the file, in place of the one of its name. Raises PresetError.
+
+    The file is read anew, and all else in it stays: what another window has saved, and what this version does not understand.
+    A file that cannot be read is renamed, and the new one begins with those that were `seen` before; returns a sentence about
+    that, or ''.
+    """
+    return _change(path, preset.name, lambda entries: entries.update({preset.name: dict(preset.values)}), seen)
+
+
+def remove(path: Path, name: str, seen: Iterable[Preset] = ()) -> str:
+    """Take a preset out of the file; otherwise as add()."""
+    return _change(path, name, lambda entries: entries.pop(name, None), seen)
+
+
+def _change(path: Path, name: str, change: Callable[[dict[str, Any]], object], seen: Iterable[Preset]) -> str:
+    damaged, stored = "", {}
     try:
-        write_atomic(path, lambda stream: stream.write(text.encode()))
+        stored = read_object(path)
+        entries = _entries(stored)
+    except Unreadable as error:
+        damaged, stored, entries = str(error), {}, {preset.name: dict(preset.values) for preset in seen}
+    if name in entries:
+        try:
+            _checked(name, entries[name])
+        except PresetError:
+            raise PresetError(f"{path} has a preset {name} that this version cannot use, and it stays as it is; "
+                              "take another name, or change it in that file.") from None
+    change(entries)
+    try:
+        return write_object(path, {"version": 1, **stored, "presets": entries}, damaged)
     except SceneError as error:
-        raise PresetError(str(error)) from None
+        raise PresetError(f"{error}.") from None

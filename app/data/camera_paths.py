@@ -54,9 +54,16 @@ def from_dict(found: Any, source: str) -> CameraPath:
 
 
 def save_path(file: str | Path, path: CameraPath) -> None:
-    """Atomic. Raises SceneError where it cannot be written."""
+    """Atomic, in place of a camera path of before. Raises SceneError where it cannot be written, or where another file is."""
+    where = Path(file).expanduser()
+    if where.is_file():
+        try:
+            load_path(where)
+        except SceneError as error:
+            raise SceneError(f"{str(error).split('; ')[0]}, so it is not overwritten; choose another name, or remove it"
+                             ) from error
     text = json.dumps(to_dict(path), indent=1)
-    write_atomic(Path(file).expanduser(), lambda stream: stream.write(text.encode("ascii")))
+    write_atomic(where, lambda stream: stream.write(text.encode("ascii")))
 
 
 def load_path(file: str | Path) -> CameraPath:

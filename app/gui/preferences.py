@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from app.data.user_files import Unreadable, name_aside, read_object, write_object
 from app.pace import PaceConfig, WindowPace
 
 RECENT_LIMIT = 10
@@ -70,33 +69,47 @@ def default_path() -> Path:
 def load(path: Path) -> tuple[Preferences, str | None]:
     """(preferences, complaint). A missing file is the defaults; an unreadable one too, with a sentence to show."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return Preferences(), None
-    except (OSError, UnicodeDecodeError) as error:
-        return Preferences(), f"The preferences in {path} cannot be read ({error}); defaults are in force."
-    try:
-        stored = json.loads(text)
-        if not isinstance(stored, dict):
-            raise ValueError("not a JSON object")
-    except ValueError as error:
-        return Preferences(), f"The preferences in {path} are not valid JSON ({error}); defaults are in force."
-    return _merged(stored), None
+        return _usable(read_object(path)), None
+    except Unreadable as error:
+        return Preferences(), (f"The preferences in {path} cannot be read ({error}), so defaults are in force; mend that file "
+                               f"before the window closes, which otherwise renames it to {name_aside(path).name}.")
 
 
-def save(preferences: Preferences, path: Path) -> None:
-    """Atomic: a crash leaves the old file or the new one, never half of one. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+def save(preferences: Preferences, path: Path, loaded: Preferences | None = None) -> str:
+    """Write into the file what differs from `loaded`, as they were when the window opened (None = the defaults).
+
+    The file is read anew, and all else in it stays: what another window has written meanwhile, and what this version does not
+    know or cannot use. A file that cannot be read is renamed; returns a sentence about that, or ''. Atomic. Raises SceneError.
+    """
+    damaged, stored = "", {}
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(dataclasses.asdict(preferences), file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        stored = read_object(path)
+    except Unreadable as error:
+        damaged = str(error)
+    before, now = dataclasses.asdict(loaded or Preferences()), dataclasses.asdict(preferences)
+    joined = {name: _joined(name, stored[name], before[name], now[name]) if name in stored else now[name] for name in now}
+    return write_object(path, {**stored, **joined}, damaged)
+
+
+def _joined(name: str, stored: Any, before: Any, now: Any) -> Any:
+    """One preference of this window and of the file; what this window has not changed is the file's."""
+    if isinstance(now, dict) and isinstance(stored, dict):
+        joined = _joined_entries(stored, before, now)
+        return dict(list(joined.items())[-RECENT_LIMIT:]) if name == "camera_paths" else joined
+    if now == before:
+        return stored
+    if isinstance(now, list) and isinstance(stored, list) and stored != before:   # of scenes: another window opened some too
+        here = [scene for scene in now if scene not in before]
+        return [*here, *(scene for scene in stored if scene not in here)][:RECENT_LIMIT]
+    return now
+
+
+def _joined_entries(stored: dict[str, Any], before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """Entry by entry; what is written now comes last, and so stays longest."""
+    changed = [key for key, value in now.items() if key not in before or value != before[key]]
+    same = {key: stored[key] for key in now if key in stored and key not in changed}
+    others = {key: value for key, value in stored.items() if key not in now and key not in before}
+    return same | others | {key: now[key] for key in changed}
 
 
 def scale_from(environ: dict[str, str] | os._Environ[str], preferences: Preferences) -> tuple[float, str | None]:
@@ -111,8 +124,8 @@ def scale_from(environ: dict[str, str] | os._Environ[str], preferences: Preferen
     return min(max(value, SCALES[0]), SCALES[-1]), complaint
 
 
-def _merged(stored: dict[str, Any]) -> Preferences:
-    """Known keys of the right type win over defaults; unknown or damaged ones are dropped."""
+def _usable(stored: dict[str, Any]) -> Preferences:
+    """Known keys of the right type win over defaults; others are not used, and save() leaves them in the file."""
     preferences = Preferences()
     for f in dataclasses.fields(Preferences):
         default = getattr(preferences, f.name)

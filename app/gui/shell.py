@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 import time
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from app.data.scene import SceneError
 from app.gui import layout as layouts
 from app.gui import preferences as stored
 from app.gui.actions import Actions
@@ -83,6 +85,7 @@ class Shell:
         self._title, self._on_frame = title, on_frame
         self._preferences_path = preferences_path or stored.default_path()
         self.preferences, complaint = stored.load(self._preferences_path)
+        self._loaded = copy.deepcopy(self.preferences)
         scale, scale_complaint = stored.scale_from(os.environ, self.preferences)
         self.clock = time.monotonic
         self.model = ViewModel()
@@ -180,10 +183,11 @@ class Shell:
 
     def _save(self) -> None:
         try:
-            stored.save(self.preferences, self._preferences_path)
-        except OSError as error:
-            print(f"splatscope: the preferences were not saved to {self._preferences_path} ({error.strerror})",
-                  file=sys.stderr)
+            said = stored.save(self.preferences, self._preferences_path, self._loaded)
+        except SceneError as error:
+            said = f"the preferences were not saved: {error}"
+        if said:
+            print(f"splatscope: {said}", file=sys.stderr)
 
     # ------------------------------------------------------------------------------------------ engine
     def _read(self, now: float) -> None:

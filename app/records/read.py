@@ -10,12 +10,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from app.data import user_files
+from app.data.cameras_json import read_cameras_json
 from app.data.scene import SceneError
 from app.records.about import FORMAT
 from app.records.lines import EVALUATIONS, EVENTS, METRICS, branches, current, read_lines
 from app.records.place import CONFIG, runs_root
 
-RESULTS = "results.json"
+RESULTS, CAMERAS = "results.json", "cameras.json"
 BEGINNINGS = ("started", "restarted", "resumed")
 """Events at which config.json was written."""
 
@@ -100,19 +102,13 @@ def read_run(path: str | Path) -> Run:
         raise SceneError(f"{path} is not the folder of a run: it has neither {METRICS} nor {RESULTS}; "
                          "name a folder that `splatscope train -m` wrote, or one that the window shows beside Run")
     try:
-        about, results = _object(folder / CONFIG), read_results(folder)
+        about, results = read_about(folder), read_results(folder)
         steps, tests, log = (read_lines(folder / name) for name in (METRICS, EVALUATIONS, EVENTS))
     except OSError as error:
         raise SceneError(f"{folder} cannot be read ({(error.strerror or str(error)).lower()}); check its permissions") from None
     if not results and not current(steps):
         raise SceneError(f"{path} holds no step that can be read: the run ended before its first was written, or "
                          f"{METRICS} is damaged; choose another run")
-    if number(about.get("format")) > FORMAT:
-        raise SceneError(f"{folder / CONFIG} is of format {about['format']}, and this version reads up to {FORMAT}; "
-                         "install a newer splatscope")
-    if about and not (isinstance(about.get("config"), dict) and isinstance(about.get("scene"), dict)):
-        raise SceneError(f"{folder / CONFIG} is not of a run of splatscope: it has no config or no scene; "
-                         "choose another folder")
     return Run(folder, about, results, steps, tests, log)
 
 
@@ -124,14 +120,36 @@ def read_results(folder: Path) -> dict[str, Any]:
     return results
 
 
-def set_aside(folder: Path) -> str:
-    """Rename a results.json that cannot be read, of an earlier run in the folder; one sentence about it, or ''."""
-    try:
-        read_results(folder)
-    except SceneError as error:
-        aside = (folder / RESULTS).replace(folder / f"{RESULTS}.damaged")
-        return f"{str(error).split('; ')[0]}; it is called {aside.name} now."
-    return ""
+def read_about(folder: Path) -> dict[str, Any]:
+    """config.json of a run; empty where there is none. Raises SceneError for one that is damaged or of something else."""
+    about = _object(folder / CONFIG)
+    if number(about.get("format")) > FORMAT:
+        raise SceneError(f"{folder / CONFIG} is of format {about['format']}, and this version reads up to {FORMAT}; "
+                         "install a newer splatscope")
+    if about and not (isinstance(about.get("config"), dict) and isinstance(about.get("scene"), dict)):
+        raise SceneError(f"{folder / CONFIG} is not of a run of splatscope: it has no config or no scene; "
+                         "choose another folder")
+    return about
+
+
+def set_aside(folder: Path) -> list[str]:
+    """Rename what a run that begins in the folder would overwrite though it cannot be read as a run's; a sentence about each.
+
+    Raises SceneError where that cannot be done.
+    """
+    sentences = []
+    for name, read in ((CONFIG, read_about), (RESULTS, read_results), (CAMERAS, _read_cameras)):
+        try:
+            read(folder)
+        except (SceneError, OSError) as error:
+            why = str(error).split("; ")[0] if isinstance(error, SceneError) else f"{folder / name} cannot be read"
+            sentences.append(f"{why}; it is called {user_files.set_aside(folder / name).name} now.")
+    return sentences
+
+
+def _read_cameras(folder: Path) -> None:
+    if (folder / CAMERAS).is_file():
+        read_cameras_json(folder / CAMERAS)
 
 
 def _object(path: Path) -> dict[str, Any]:

@@ -88,10 +88,6 @@ class RunRecord:
         iteration no longer counts; other branches stay. Its event is started, restarted or resumed.
         """
         def task() -> None:
-            from app.records.read import set_aside
-
-            if sentence := set_aside(self.folder):
-                self._say(sentence)
             before = self._used or any((self.folder / name).exists() for name in (METRICS, EVENTS, EVALUATIONS))
             self._used = True
             self._config = (json.dumps(about, indent=2, ensure_ascii=False) + "\n").encode()
@@ -101,6 +97,7 @@ class RunRecord:
 
         now = time.time()
         self._from(iteration, seconds)
+        self._put(self._set_aside)
         self._put(task)
 
     def go_on(self, iteration: int, seconds: float, *, branch: str, parent: str = "", config: Mapping[str, Any]) -> None:
@@ -283,6 +280,12 @@ class RunRecord:
     def _from(self, iteration: int, seconds: float) -> None:
         self._last, self._rate_from = iteration, (iteration, seconds)
         self._pictured, self._drawn = min(self._pictured, iteration), min(self._drawn, iteration)
+
+    def _set_aside(self) -> None:
+        from app.records.read import set_aside
+
+        for sentence in set_aside(self.folder):
+            self._say(sentence)
 
     def _row(self, row: dict[str, Any]) -> None:
         self._metrics.add(row)

@@ -25,7 +25,7 @@ from app.options import config_from, flatten
 from app.records.about import versions
 from app.records.lock import take
 from app.records.place import prepare_output
-from app.records.read import RESULTS
+from app.records.read import RESULTS, set_aside
 from app.signals import terminated_politely, whole_steps
 from app.training.arrays import to_arrays
 from app.training.autosave import AutosaveConfig
@@ -106,8 +106,8 @@ def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str
         threads = threads or usable_cores()
         set_threads(threads, ready.name)
         trainer, seconds, history = begin(scene, config, ready.name, resume_from)
-        if held.problem:
-            say(held.problem)
+        for sentence in [*([held.problem] if held.problem else []), *set_aside(out)]:
+            say(sentence)
         how = opening or Opening()
         saver = Saver(out, autosave or AutosaveConfig(), lambda: {"scene": described(scene, how), "seconds": leg.seconds}, say,
                       resume_from)

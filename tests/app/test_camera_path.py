@@ -319,6 +319,21 @@ def test_a_damaged_file_is_one_sentence(tmp_path: Path, change, says: str) -> No
     assert str(file) in str(caught.value) and "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(("text", "says"), [
+    ('{"frames": []}', "is no camera path"), ("{", "is not valid JSON"),
+    (json.dumps({"format": "splatscope camera path", "version": 2}), "of version 2")])
+def test_only_a_camera_path_is_overwritten_by_one(tmp_path: Path, text: str, says: str) -> None:
+    file = tmp_path / "transforms.json"
+    file.write_text(text)
+    with pytest.raises(SceneError, match=f"{says}.*, so it is not overwritten; choose another name, or remove it"):
+        save_path(file, sample_path())
+    assert file.read_text() == text
+    file.unlink()
+    for path in (sample_path(), CameraPath((key((0, 0, 0)),))):
+        save_path(file, path)
+        assert len(load_path(file).keys) == len(path.keys)
+
+
 def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(SceneError, match="cannot be read"):
         load_path(tmp_path / "nowhere.json")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -155,6 +156,27 @@ def test_presets_say_what_they_change_and_can_be_saved_and_deleted(window: Windo
     window.click(*window.middle(f"{presets}.delete"))
     window.wait_for(f"{presets}._chosen.name == 'graphdeco 30k'")
     assert json.loads((window.preferences.parent / "presets.json").read_text())["presets"] == {}
+
+
+def test_presets_of_a_damaged_file_and_of_another_window_are_kept(make_window: Callable[..., Window], tmp_path: Path) -> None:
+    file, presets = tmp_path / "presets.json", f"{OPTIONS}._presets"
+    file.write_text("{")
+    window = make_window(folder=tmp_path)
+    window.wait_for("any('renames it to presets.json.damaged.' in n.text for n in shell.model.notices)")
+    open_tab(window, "options")
+    window.type_into(f"{presets}.name", "Mine")
+    window.wait_for("any('it is called presets.json.damaged now.' in n.text for n in shell.model.notices)")
+    assert (tmp_path / "presets.json.damaged").read_text() == "{"
+    stored = json.loads(file.read_text())
+    stored["presets"] |= {"Theirs": {"sh0_lr": 0.1}, "Newer": [1]}
+    file.write_text(json.dumps(stored))
+    window.type_into(f"{presets}.name", "Again")
+    window.wait_for(f"{presets}._chosen.name == 'Again' and dpg.is_item_shown({presets}.delete)")
+    assert window.get(f"dpg.get_item_configuration({presets}.combo)['items'][-3:]") == ["Again", "Mine", "Theirs"]
+    assert sorted(json.loads(file.read_text())["presets"]) == ["Again", "Mine", "Newer", "Theirs"]
+    window.wait_for("sum('the preset Newer is not a set of options' in n.text for n in shell.model.notices) == 1")
+    assert window.get("list(shell._complained)") == []
+    assert window.close() == 0
 
 
 def test_the_search_leaves_what_has_the_words(window: Window) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,12 @@ from app.gui.panels.plots import short_lines
 from app.gui.panels.step_menu import refusal
 from app.gui.panels.timeline import scale
 from app.gui.panels.training import saved_text
+from app.gui.panels.views import ViewsPanel
 from app.gui.preferences import Preferences
 from app.gui.view_model import ViewModel
 from app.gui.view_state import ViewState
 from app.gui.widgets import short_path
+from app.inspection.losses import ViewLoss
 from app.messages import (
     BranchState,
     Curve,
@@ -35,6 +38,7 @@ from app.messages import (
     Step,
     TakePart,
     TimelineState,
+    ViewsMeasured,
 )
 
 
@@ -121,3 +125,16 @@ def test_at_the_end_the_button_trains_on_and_the_key_says_where_it_is() -> None:
     assert not sent and all("Train 3 000 more" in notice.text for notice in model.notices)
     actions.play_button()
     assert sent == [SetOption("iterations", 6000), Play()]
+
+
+def test_a_table_of_the_views_replaces_none_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody typed its name, and another run of the scene has come to the same iteration."""
+    monkeypatch.chdir(tmp_path)
+    said: list[str] = []
+    model = SimpleNamespace(scene=SimpleNamespace(path="/scenes/fox"))
+    panel = ViewsPanel(SimpleNamespace(model=model, actions=SimpleNamespace(notify=said.append)))   # type: ignore[arg-type]
+    for psnr in (20.0, 21.0):
+        panel._found = ViewsMeasured(7, (ViewLoss(0, "a.jpg", "train", 0.1, 0.1, psnr, 0.8),))
+        panel._on_csv()
+    assert ["20" in (tmp_path / name).read_text() for name in ("fox_views_7.csv", "fox_views_7-2.csv")] == [True, False]
+    assert said == [f"Saved {name} in {tmp_path}." for name in ("fox_views_7.csv", "fox_views_7-2.csv")]

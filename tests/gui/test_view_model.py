@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from app import messages as m
 from app.config import DensifyConfig, TrainConfig
 from app.curves import decimate
-from app.gui import formatting, layout, overlay, preferences
+from app.gui import formatting, layout, overlay
 from app.gui.callbacks import run_jobs
 from app.gui.fields import BY_PATH, RASTER_FIELDS, SLIDER_STEPS
 from app.gui.heartbeat import STALL_SECONDS, Heartbeat
@@ -198,52 +198,6 @@ def test_splitters_move_the_boundaries() -> None:
     assert layout.compute(1280, 720, 1.0, wanted).right.width == 500
     layout.drag("left", 5, 0, got, wanted)
     assert wanted.left == layout.MIN_LEFT
-
-
-# ------------------------------------------------------------------------------------------- preferences
-def test_preferences_survive_and_damage_is_said(tmp_path: Path) -> None:
-    path = tmp_path / "a folder ä" / "window.json"
-    wanted = Preferences(ui_scale=1.5, recent=["/b", "/a"], scene_up={"/b": [0.0, 1.0, 0.0]})
-    preferences.save(wanted, path)
-    assert preferences.load(path) == (wanted, None)
-    assert [p.name for p in path.parent.iterdir()] == ["window.json"], "no temporary file is left"
-    for damage in ('{"ui_scale":', "[1]", "\x00"):
-        path.write_text(damage)
-        got, complaint = preferences.load(path)
-        assert got == Preferences() and complaint is not None and str(path) in complaint
-    path.write_text(json.dumps({"left": "wide", "right": 500, "unknown": 1, "scene_up": {"/x": [1, 2]}, "ui_scale": 2}))
-    got, complaint = preferences.load(path)
-    assert complaint is None and got.left == Preferences().left and got.right == 500 and got.scene_up == {}
-    assert got.ui_scale == 2.0
-
-
-def test_a_failed_save_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "window.json"
-    preferences.save(Preferences(left=300), path)
-
-    def full(*args: object, **named: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(preferences.json, "dump", full)
-    with pytest.raises(OSError, match="space"):
-        preferences.save(Preferences(left=400), path)
-    monkeypatch.undo()
-    assert preferences.load(path)[0].left == 300 and len(list(tmp_path.iterdir())) == 1
-
-
-def test_recent_scenes_are_each_once_newest_first() -> None:
-    wanted = Preferences()
-    for i in range(15):
-        wanted.remember_scene(f"/{i % 12}")
-    assert wanted.recent[:3] == ["/2", "/1", "/0"] and len(wanted.recent) == len(set(wanted.recent)) == 10
-
-
-def test_scale_is_held_between_one_and_two() -> None:
-    assert preferences.scale_from({}, Preferences(ui_scale=1.25)) == (1.25, None)
-    assert preferences.scale_from({"SPLATSCOPE_UI_SCALE": "150%"}, Preferences())[0] == 1.5
-    assert preferences.scale_from({"SPLATSCOPE_UI_SCALE": "9"}, Preferences())[0] == 2.0
-    scale, complaint = preferences.scale_from({"SPLATSCOPE_UI_SCALE": "big"}, Preferences())
-    assert scale == 1.0 and complaint is not None and "big" in complaint
 
 
 # ------------------------------------------------------------------------------------------- pictures

@@ -239,6 +239,27 @@ def test_a_foreign_or_broken_folder_is_one_sentence(tmp_path, files, sentence):
     assert "; " in str(error.value) and ". " not in str(error.value)
 
 
+def test_a_record_overwrites_no_file_that_is_not_a_runs(tmp_path):
+    texts = {"config.json": '{"model": "bert"}', "results.json": "{", "cameras.json": '{"rig": 1}'}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    for ending in (".damaged", "-2.damaged"):
+        record = make(tmp_path)
+        record.begin(described())
+        train(record, 1, 3)
+        assert record.close() and len(record.problems) == 3
+        for name, text in texts.items():
+            assert any(said.endswith(f"; it is called {name}{ending} now.") for said in record.problems)
+            assert (tmp_path / f"{name}{ending}").read_text() == text
+            (tmp_path / name).write_text(text)
+    for name in texts:
+        (tmp_path / name).unlink()
+    record = make(tmp_path)
+    record.begin(described())
+    train(record, 1, 3)
+    assert record.close() and not record.problems and read_run(tmp_path).about["scene"]["name"] == "fox"
+
+
 # ------------------------------------------------------------------ thumbnails
 
 def test_a_thumbnail_shows_render_and_photograph_over_the_runs_background():

@@ -17,6 +17,7 @@ import pytest
 
 from app.__main__ import main
 from app.config import DensifyConfig, TrainConfig
+from app.data.cameras_json import read_cameras_json
 from app.data.checkpoints import find, place
 from app.data.scene import SceneError
 from app.records.lines import branches, read_lines
@@ -97,6 +98,21 @@ def test_damaged_results_of_before_are_set_aside_with_a_sentence(tmp_path, scene
     assert (tmp_path / "results.json.damaged").read_text(encoding="utf-8") == text and "cannot be written" not in err
     assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["iterations"] == 9
     assert read_run(tmp_path).series("iteration")[0] == [*range(1, 10)]
+
+
+def test_files_of_something_else_in_the_folder_of_a_new_run_are_set_aside(tmp_path, scene, capsys):
+    """-m names a folder that another program has files of these names in."""
+    texts = {"config.json": '{"model": "bert"}', "cameras.json": '{"rig": 1}', "results.json": '{"accuracy": 0.9}'}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    train(scene, replace(CONFIG, iterations=6), tmp_path)
+    err = capsys.readouterr().err
+    for name, text in texts.items():
+        assert f"{tmp_path / name} is not " in err and f"; it is called {name}.damaged now." in err
+        assert (tmp_path / f"{name}.damaged").read_text(encoding="utf-8") == text
+    assert err.count("it is called") == 3 and read_run(tmp_path).about["scene"] and read_cameras_json(tmp_path / "cameras.json")
+    train(scene, replace(CONFIG, iterations=6), tmp_path)
+    assert "it is called" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "plots"])

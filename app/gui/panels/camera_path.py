@@ -34,6 +34,8 @@ class CameraPathPanel:
         self.ui = ui
         self._version = -1
         self._scene: str | None = None
+        self._stored: Any = None          # the path that is remembered for the scene, as it stands in the preferences,
+        self._start = CameraPath()        # and what was understood of it
         self._rig: Rig | None = None      # where playing has put the camera; another one means that the user moved it
         self._rows: list[tuple[int, int, list[int]]] = []
 
@@ -121,7 +123,8 @@ class CameraPathPanel:
         ui.typing.append(self._path)
         with dpg.group(horizontal=True, horizontal_spacing=ui.px(4)):
             button(ui, "Load", self._on_load, "Replace the path by the one in this file")
-            self._save = button(ui, "Save", self._on_save, "Write the path to this file; splatscope render --path draws it")
+            self._save = button(ui, "Save", self._on_save, "Write the path to this file, in place of a camera path that is "
+                                "there; splatscope render --path draws it")
 
     # ------------------------------------------------------------------------------------------ each frame
     def update(self) -> None:
@@ -150,7 +153,9 @@ class CameraPathPanel:
             try:
                 found = from_dict(stored, "the camera path that was remembered for this scene")
             except SceneError as error:
-                ui.actions.notify(f"{str(error)[:1].upper()}{str(error)[1:]}.", "warning")
+                ui.actions.notify(f"{str(error)[:1].upper()}{str(error)[1:]}. It is kept until you make another for this "
+                                  "scene.", "warning")
+        self._stored, self._start = stored, found
         ui.view.editor.start_with(found)
         dpg.set_value(self._path, f"{_stem(path)}_path.json" if path is not None else "")
 
@@ -194,7 +199,8 @@ class CameraPathPanel:
         put(self._facts, f"{formatting.number(path.length)} world units long." if count > 1 else
             "One key is a still picture; add another view for a path.")
         if self._scene is not None:
-            ui.preferences.remember_path(self._scene, to_dict(path) if count else None)
+            stored = self._stored if path is self._start else to_dict(path) if count else None
+            ui.preferences.remember_path(self._scene, stored)
 
     def _show_keys(self, path: CameraPath) -> None:
         editor, times = self.ui.view.editor, path.key_times

@@ -19,9 +19,8 @@ class Presets:
 
     def __init__(self, ui: Ui, path: Path) -> None:
         self.ui, self._path = ui, path
-        self._own, complaints = presets.load(path)
-        for complaint in complaints:
-            ui.actions.notify(complaint, "warning")
+        self._said: set[str] = set()
+        self._read()
         self._chosen = presets.SHIPPED[0]
         self._asked: presets.Preset | None = None
         self._version = -1
@@ -42,8 +41,8 @@ class Presets:
                                                    callback=self._on_save))
                 ui.typing.append(self.name)
                 tooltip(ui, self.name, f"Saved in {self._path}")
-            button(ui, "Save as", self._on_save, "Save the options in force under this name; seed, extent, cap and background "
-                                                 "belong to the scene and are left out", width=68)
+            button(ui, "Save as", self._on_save, "Save the options in force under this name; what belongs to the scene or the "
+                                                 "machine, such as seed, extent, cap and background, is left out", width=68)
         self._offer()
 
     def build_question(self) -> None:
@@ -87,7 +86,7 @@ class Presets:
 
     def _offer(self) -> None:
         dpg.configure_item(self.combo, items=[preset.name for preset in self._all])
-        self._choose(self._chosen)
+        self._choose(next((preset for preset in self._all if preset.name == self._chosen.name), presets.SHIPPED[0]))
 
     def _choose(self, preset: presets.Preset) -> None:
         self._chosen = preset
@@ -136,23 +135,35 @@ class Presets:
         ui = self.ui
         try:
             preset = presets.of_now(str(dpg.get_value(self.name)), ui.model.config)
-            own = sorted([*(p for p in self._own if p.name != preset.name), preset], key=lambda p: p.name.casefold())
-            presets.save(self._path, own)
+            aside = presets.add(self._path, preset, self._own)
         except presets.PresetError as error:
             ui.actions.notify(str(error), "error")
             return
-        self._own, self._chosen = own, preset
+        self._chosen = preset
         dpg.set_value(self.name, "")
-        self._offer()
+        self._written(aside)
         ui.actions.notify(f"Saved the preset {preset.name}: {len(preset.values)} options differ from the defaults.")
 
     def _on_delete(self) -> None:
-        own = [preset for preset in self._own if preset != self._chosen]
         try:
-            presets.save(self._path, own)
+            aside = presets.remove(self._path, self._chosen.name, self._own)
         except presets.PresetError as error:
             self.ui.actions.notify(str(error), "error")
             return
         self.ui.actions.notify(f"Removed the preset {self._chosen.name}.")
-        self._own, self._chosen = own, presets.SHIPPED[0]
+        self._chosen = presets.SHIPPED[0]
+        self._written(aside)
+
+    def _written(self, aside: str) -> None:
+        """Offer what the file holds now: another window may have written it too."""
+        if aside:
+            self.ui.actions.notify(aside, "warning")
+        self._read()
         self._offer()
+
+    def _read(self) -> None:
+        self._own, complaints = presets.load(self._path)
+        for complaint in complaints:
+            if complaint not in self._said:
+                self._said.add(complaint)
+                self.ui.actions.notify(complaint, "warning")

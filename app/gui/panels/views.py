@@ -7,6 +7,7 @@ from typing import Any
 
 from app.data.atomic import write_atomic
 from app.data.scene import SceneError
+from app.data.user_files import free_name
 from app.gui import formatting
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
@@ -98,7 +99,7 @@ class ViewsPanel:
             return
         scene = self.ui.model.scene
         name = Path(scene.path).stem if scene is not None else "scene"
-        path = Path.cwd() / f"{name}_views_{self._found.iteration}.csv"
+        path = free_name(Path.cwd() / f"{name}_views_{self._found.iteration}.csv")   # nobody typed it: nothing is replaced
         try:
             write_atomic(path, lambda stream: stream.write(as_csv(self._found.iteration, self._found.views)))  # type: ignore
         except SceneError as error:

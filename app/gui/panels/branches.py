@@ -165,8 +165,9 @@ class BranchesDialog:
         show(self._confirm, branch is not None)
         if branch is not None:
             kept, files = len(branch.kept), len(branch.on_disk)
+            back = " While checkpoints of it are left, it comes back when the run is opened again." if files else ""
             put(self._question, f"Delete branch {branch.label}? Its {kept} moment{'s' if kept != 1 else ''} in memory and its "
-                "curves go. What other branches have in common with it stays theirs.")
+                f"curves go. What other branches have in common with it stays theirs.{back}")
             dpg.set_value(self._files, False)
             relabel(self._files, f"its {files} checkpoint{'s' if files != 1 else ''} on disk, too")
             show(self._files, bool(files))

@@ -66,5 +66,5 @@ def test_a_window_that_is_killed_goes_on_and_one_that_is_told_to_end_loses_nothi
     assert found.state.iteration > reached and [path.name for path in runs.glob("*")] == [run.name]
     assert found.extra["scene"]["kind"] == "demo" and found.extra["scene"]["long_side"] == 64 and found.extra["camera"]
     assert found.state.arrays["history.loss"].shape == (2, found.state.iteration)
-    (closed,) = [line for line in read_lines(run / EVENTS) if line["event"] == "closed"]
+    (closed,) = [line for line in read_lines(run / EVENTS) if line.get("event") == "closed"]
     assert found.state.iteration == closed["iteration"], "the newest file, of the close or of an autosave just before it"

@@ -40,6 +40,14 @@ def spaced(text: str) -> str:
                     for word in text.split(" "))
 
 
+_MARKS = re.compile(r"\((?:R|TM|tm)\)|\b(?:CPU|Processor|Graphics)\b|@.*")
+
+
+def chip(name: str) -> str:
+    """A processor's name without what they all have: "Intel(R) Xeon(R) Processor @ 2.60GHz" is an Intel Xeon."""
+    return " ".join(_MARKS.sub(" ", name).split())
+
+
 def size(bytes_: float) -> str:
     """Bytes in binary units."""
     for unit in ("B", "KiB", "MiB", "GiB"):

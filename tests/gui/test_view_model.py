@@ -133,6 +133,8 @@ def test_number(value: float, text: str) -> None:
 
 def test_other_formats() -> None:
     assert formatting.count(1234567) == "1 234 567"
+    assert formatting.chip("Intel(R) Xeon(R) CPU E5-2680 v4 @ 2.40GHz") == "Intel Xeon E5-2680 v4"
+    assert formatting.chip("AMD EPYC 7B13 64-Core Processor") == "AMD EPYC 7B13 64-Core" and formatting.chip("H200") == "H200"
     assert formatting.size(1536) == "2 KiB" and formatting.size(3 << 20) == "3.0 MiB" and formatting.size(5 << 30) == "5.0 GiB"
     assert [formatting.duration(s) for s in (5, 200, 7500, math.nan)] == ["5 s", "3 min 20 s", "2 h 05 min", "–"]
     assert [formatting.rate(r) for r in (0.25, 12.34, 345.6, 0.0)] == ["4.0 s/it", "12.3 it/s", "346 it/s", "–"]

@@ -15,6 +15,8 @@ from app.messages import DensifyNow
 MODE = "candidates"
 COMPARED_SECONDS = 4.0
 """How long after a drag of the threshold the counts are compared with those of before."""
+USUAL = {"mcmc": ("dead", "sources"), **dict.fromkeys(("adc", "absgs", "taming"), ("clone", "split", "prune"))}
+"""What a strategy does to Gaussians."""
 
 
 class Preview:
@@ -78,21 +80,16 @@ class Preview:
         self._show(told, self._before if self._comparing() else None)
 
     def _show(self, told: Foreseen, before: Foreseen | None) -> None:
-        show(self._when, True)
+        """What a strategy may do has its rows also while they count nobody, so that what is below stays where it is."""
         nothing = told.after == told.count and not any(told.of(kind.name) for kind in KINDS)
-        if nothing and before is None:
-            put(self._when, "" if told.problem else "If densified now, nothing would happen: no Gaussian meets a condition.")
-            show(self._when, not told.problem)
-            for row, _, _ in self._rows.values():
-                show(row, False)
-            show(self._after, False)
-            return
         due = f"Due at iteration {formatting.count(told.next_event)}" if told.next_event is not None else "None is due"
-        put(self._when, f"{due}. If densified now, as of {formatting.count(told.iteration)}:")
+        put(self._when, f"{due}. If densified now, as of {formatting.count(told.iteration)}"
+            + (", nothing: no Gaussian meets a condition." if nothing else ":"))
+        show(self._when, not (nothing and told.problem))   # else the problem says it all
         for kind in KINDS:
             row, value, _ = self._rows[kind.name]
             count, old = told.of(kind.name), before.of(kind.name) if before is not None else told.of(kind.name)
-            show(row, bool(count or old))
+            show(row, bool(count or old or kind.name in USUAL.get(told.strategy, ())))
             put(value, formatting.count(count) + _change(count - old))
         parts = [f"{formatting.count(told.count)} → {formatting.count(told.after)}"
                  + _change(told.after - before.after if before is not None else 0)]
@@ -103,7 +100,7 @@ class Preview:
         if told.left_out:
             parts.append(f"the cap of {formatting.count(told.cap)} leaves out {formatting.count(told.left_out)}")
         put(self._after, ", ".join(parts))
-        show(self._after, True)
+        show(self._after, not (nothing and told.problem))
 
     def leave(self) -> None:
         """The tab is left: the picture is as before the preview."""

@@ -11,6 +11,7 @@ from app.gui.toolkit import dpg
 from app.gui.view_model import MORE_TEXT
 from app.gui.widgets import Ui, button, label, put, relabel, text_width, tooltip
 
+BACKEND_TIP = "What renders and trains, and where. Click to choose."
 BACKEND_HELP = {
     "auto": "The fastest that works here.", "cuda": "Kernels on the NVIDIA GPU.",
     "cpu": "Compiled SIMD kernels on the processor.", "reference": "Plain PyTorch: slow, and the definition of right."}
@@ -28,6 +29,7 @@ class Toolbar:
         self._width = -1
         self._can: object = None
         self._short = False          # whether the backend is shown without its device
+        self._told: tuple[str, str, bool] | None = None
         self._colored = ""
         self._bar_width = 0
         self._bar_key: object = None
@@ -59,7 +61,7 @@ class Toolbar:
         figures = (("rate", "Speed", "Training steps per second, smoothed", 76),
                    ("gaussians", "Gaussians", "How many Gaussians there are now; the cap is in the training panel", 80),
                    ("memory", "Memory", "Resident memory of this process; its parts are listed at the left", 74),
-                   ("backend", "Backend", "What renders and trains, and where. Click to choose.", 150))
+                   ("backend", "Backend", BACKEND_TIP, 150))
         for name, text, tip, width in figures:
             with dpg.group(parent=parent) as column:
                 label(ui, text, Palette.faint, small=True)
@@ -129,14 +131,27 @@ class Toolbar:
         put(self._values["gaussians"], formatting.count(snapshot.gaussians))
         rss = snapshot.memory.get("rss", math.nan)
         put(self._values["memory"], formatting.NONE if math.isnan(rss) else formatting.size(rss))
-        where = f"{snapshot.backend} · {snapshot.device}" if snapshot.device and snapshot.device != snapshot.backend \
-            and not self._short else snapshot.backend
-        put(self._values["backend"], where or formatting.NONE)
+        if self._told != (snapshot.backend, snapshot.device, self._short):
+            self._told = snapshot.backend, snapshot.device, self._short
+            put(self._values["backend"], self._where(snapshot.backend, snapshot.device) or formatting.NONE)
+            here = f" Now: {snapshot.device}." if snapshot.device else ""
+            tooltip(self.ui, self._columns[-1][0], f"{BACKEND_TIP}{here}")
         self._offer(snapshot.backends)
         if snapshot.backend != self._colored:
             self._colored = snapshot.backend
             slow = snapshot.backend == "reference"
             dpg.configure_item(self._values["backend"], color=Palette.second if slow else Palette.text)
+
+    def _where(self, backend: str, device: str) -> str:
+        """The backend and, as far as there is room, its device."""
+        full = f"{backend} · {formatting.chip(device)}" if device and device != backend else backend
+        if self._short:
+            return backend
+        while len(full) > len(backend) and text_width(full, self.ui.px(13)) > self.ui.px(self._columns[-1][1] - 8):
+            full = full.removesuffix(" …").rpartition(" ")[0].removesuffix(" ·") + " …"
+            if full == f"{backend} …":
+                return backend
+        return full
 
     def _draw_bar(self, fraction: float, texts: tuple[str, ...]) -> None:
         """The bar with the longest of the texts that fits into it."""

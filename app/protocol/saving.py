@@ -25,4 +25,4 @@ class RunSaved(Event):
     path: str
     nbytes: int
     reason: str = ""     # as in the file's header; "resume" = it is the one that the run goes on from
-    left: bool = False   # of a run or a branch that was left meanwhile
+    left: bool = False   # of a branch that was left meanwhile

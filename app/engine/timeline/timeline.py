@@ -213,12 +213,10 @@ class Timeline:
         """Whatever the window is told; what belongs to a branch is remembered."""
         if not isinstance(event, (Densified, Evaluated, OptionChanged)) or not self.follow():
             return
-        if isinstance(event, Densified):
-            self.now.densified.append(event)
-        elif isinstance(event, OptionChanged):
+        if isinstance(event, OptionChanged):
             keep_change(self.now.changed, event)
         else:
-            self.now.evaluated.append(event)
+            (self.now.densified if isinstance(event, Densified) else self.now.evaluated).append(event)   # type: ignore
         self._version += 1
 
     def written(self, path: Path) -> None:

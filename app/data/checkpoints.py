@@ -39,7 +39,7 @@ class Saved:
     saved_at: float       # seconds since the epoch
     gaussians: int
     nbytes: int           # of the file
-    reason: str = ""      # why it was written: "time", "iterations", "close", "stop", "user", "end", "branch"
+    reason: str = ""      # why: "time", "iterations", "close", "stop", "user", "end", "branch", "start"
 
 
 class CheckpointError(SceneError):

@@ -3,36 +3,38 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from app.changes import keep_change
 from app.data.checkpoints import Saved, is_run
 from app.data.scene import SceneError
 from app.engine.background import Background, Report
-from app.messages import Densified, Evaluated, Event, RunSaved
+from app.messages import KEPT_KINDS, Event, OptionChanged, RunSaved
 from app.training.autosave import Autosave
+from app.training.memory import is_out_of_memory
 from render.types import Camera
 
 if TYPE_CHECKING:
     from app.engine.loop import Engine
     from app.training.checkpoint import Checkpoint
 
-KEPT_KINDS = (Densified, Evaluated)
 KEPT_EVENTS = 5000
 """Events that a checkpoint tells the window of again; a run of 30,000 iterations has some hundred."""
 
 
 @dataclass(frozen=True)
 class Writer:
-    """A file that is being written, of which run and branch."""
+    """A file that is being written, of which run and branch, and why."""
 
     helper: Background
     run: Path
     branch: str
+    reason: str
 
 
 class Checkpoints:
@@ -70,10 +72,12 @@ class Checkpoints:
 
     def event(self, event: Event) -> None:
         """What is told again when the run is taken up later."""
-        if isinstance(event, KEPT_KINDS):
-            self._heard += 1
+        self._heard += isinstance(event, KEPT_KINDS)
+        if isinstance(event, OptionChanged):
+            keep_change(self._events, event)
+        elif isinstance(event, KEPT_KINDS):
             self._events.append(event)
-            del self._events[:-KEPT_EVENTS]
+        del self._events[:-KEPT_EVENTS]
 
     def due(self) -> float | None:
         """When the engine should look at this again, if nothing else wakes it; a writer that ends does."""
@@ -119,13 +123,8 @@ class Checkpoints:
         if self._ready() and (self._wanted or self._autosave.changed(self._iteration(), self._mark())):
             self._begin("close")
 
-    def close(self) -> None:
-        """The window closes: what has been reached since the last save is written, and waited for."""
-        self.leave()
-        self.join()
-
     def join(self) -> None:
-        """Wait for what is being written, and say how it went."""
+        """The window closes: wait for what is being written, and say how it went."""
         while self._writers:
             self._writers[0].helper.join(60.0)
             self._written(self._writers.pop(0))
@@ -143,25 +142,46 @@ class Checkpoints:
                 and model is not None and model.trainer is not None and model.iteration > 0)
 
     def _begin(self, reason: str) -> None:
-        """The state as it is now is copied at once; a helper writes it when the one before has written its own."""
+        """The state as it is now is copied at once; a helper writes it when the one before has written its own. A copy that
+        cannot be made is said, and it is due again later."""
+        engine, self._wanted = self._engine, ""
+        run, branch, failed = engine.run_folder, engine.branch, None
+        assert run is not None
+        try:
+            work = self._copy(run, branch, reason)
+            if work is not None:
+                self._writers.append(Writer(engine.background(work, "checkpoint"), run, branch, reason))
+        except Exception as error:  # noqa: BLE001 - said below; nobody loses more than this file by it
+            failed = error
+        self._autosave.saved(time.monotonic(), self._iteration(), self._mark())
+        if failed is not None:
+            self._autosave.missed()
+            self._failed(failed, run, reason, of_now=reason != "close")
+
+    def _copy(self, run: Path, branch: str, reason: str) -> Callable[[Report], Saved] | None:
+        """What a helper does to write the state as it is now; None where there is none, since the first step was taken back."""
         from app.training.saving import curves, told, write
         from app.training.state import RunState, capture
 
         engine, before = self._engine, [writer.helper for writer in self._writers]
-        assert engine.model is not None and engine.model.trainer is not None and engine.run_folder is not None
-        state = capture(engine.model.trainer)
+        assert engine.model is not None and engine.model.trainer is not None
+        try:
+            state = capture(engine.model.trainer)
+        except Exception as error:
+            if not engine.steps.owed(error):
+                raise
+            if not self._ready():
+                return None
+            state = capture(engine.model.trainer)   # whole again, as it was before the step that failed
         state = RunState({**state.arrays, **curves(engine.history)}, state.meta)
-        run, branch, extra = engine.run_folder, engine.branch, {**self._extra(), **told(self._events)}
-        budget = engine.settings.autosave.budget
+        extra, budget = {**self._extra(), **told(self._events)}, engine.settings.autosave.budget
 
         def work(report: Report) -> Saved:
             for helper in before:
                 helper.join(60.0)
             return write(run, branch, state, extra, reason, budget)
 
-        self._wanted = ""
-        self._autosave.saved(time.monotonic(), self._iteration(), self._mark())
-        self._writers.append(Writer(engine.background(work, "checkpoint"), run, branch))
+        return work
 
     def _extra(self) -> dict[str, Any]:
         """Beside the state: where the scene is, and what the window looked at."""
@@ -175,25 +195,38 @@ class Checkpoints:
     def _written(self, writer: Writer) -> None:
         """Say how a save went, of a run that was left too."""
         error, of_now = writer.helper.error, (writer.run, writer.branch) == (self._engine.run_folder, self._engine.branch)
-        if error is None and writer.helper.done.is_set():
-            saved: Saved = writer.helper.result
-            self._engine.timeline.written(saved.path)
-            if writer.run == self._engine.run_folder:
-                self._engine.emit(RunSaved(saved.iteration, saved.saved_at, str(saved.path), saved.nbytes, saved.reason))
+        if error is not None or not writer.helper.done.is_set():
             if of_now:
-                self._failing = False
-            if saved.reason == "user":
-                self._engine.notice(f"Saved {saved.path}.")
+                self._autosave.missed()
+            self._failed(error, writer.run, writer.reason, of_now=of_now)
             return
-        sentence = "it took longer than a minute" if error is None else str(error) if isinstance(
-            error, (SceneError, OSError)) else f"{type(error).__name__}: {error}"
-        if not of_now or self._engine.stopping.is_set():
-            self._engine.notice(f"The run in {writer.run} could not be saved as it was left: {sentence}", "error", aloud=True)
+        saved: Saved = writer.helper.result
+        self._engine.timeline.written(saved.path)
+        if writer.run == self._engine.run_folder:
+            self._engine.emit(RunSaved(saved.iteration, saved.saved_at, str(saved.path), saved.nbytes, saved.reason,
+                                       left=not of_now))
+        if of_now:
+            self._failing = False
+        if saved.reason == "user":
+            self._engine.notice(f"Saved {saved.path}.")
+
+    def _failed(self, error: BaseException | None, run: Path, reason: str, *, of_now: bool) -> None:
+        """Say why there is no file; of one failure after the other only the first, and each that was asked for."""
+        engine, count = self._engine, len(self._engine.model.params) if self._engine.model is not None else 0
+        if error is None:
+            sentence = "it took longer than a minute"
+        elif isinstance(error, (SceneError, OSError)):
+            sentence = str(error)
+        elif is_out_of_memory(error):
+            sentence = f"a checkpoint of {count:,} Gaussians does not fit into memory"
+        else:
+            sentence = f"a checkpoint could not be made ({type(error).__name__}: {error})"
+        if not of_now or engine.stopping.is_set():
+            engine.notice(f"The run in {run} could not be saved as it was left: {sentence}", "error", aloud=True)
             return
-        self._autosave.missed()
-        if not self._failing:
-            self._engine.notice(f"{sentence}; training goes on without checkpoints until one can be written.", "error",
-                                aloud=True)
+        if not self._failing or reason == "user":
+            said = sentence[:1].upper() + sentence[1:]
+            engine.notice(f"{said}; the run goes on without checkpoints until one can be written.", "error", aloud=True)
         self._failing = True
 
     # ------------------------------------------------------------------ a run that is taken up

@@ -89,11 +89,16 @@ def save_ply(engine: Engine, command: m.SavePly) -> None:
 
 
 def save_checkpoint(engine: Engine, command: m.SaveCheckpoint) -> None:
-    if engine.run_folder is None:
-        engine.notice("This run is not recorded, so it has no folder for checkpoints; start Splatscope without --no_record.",
-                      "warning")
+    if engine.model is None or engine.model.trainer is None:
+        engine.notice("There is no run to save; open a scene folder first.", "warning")
+    elif engine.settings.record is None:
+        engine.notice("This run is not recorded, so it has no folder for checkpoints; start Splatscope with -m FOLDER and "
+                      "without --no_record for one that is.", "warning")
+    elif engine.run_folder is None:
+        engine.notice("This run is not recorded, since its folder could not be used, so it has no place for checkpoints; "
+                      "reset it or open the scene again.", "warning")
     elif not engine.checkpoints.save("user"):
-        engine.notice("There is nothing to save yet; or the last checkpoint is still being written.", "warning")
+        engine.notice("There is nothing to save yet; take a training step first.", "warning")
 
 
 def cancel_job(engine: Engine, command: m.CancelJob) -> None:

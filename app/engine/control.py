@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -52,6 +53,7 @@ class Control:
         """Another run."""
         self.parts: deque[m.Part] = deque()
         self.goal: Running | None = None
+        self._forwarded: object = None    # what the run was like when the forward pass alone measured it
         self._losses: deque[float] = deque(maxlen=MOST_VIEWS)
         self._psnrs: deque[float] = deque(maxlen=MOST_VIEWS)
 
@@ -67,9 +69,17 @@ class Control:
     def state(self) -> m.Steering:
         loss, psnr = self._means()
         return m.Steering(self.phase, self.goal.words if self.goal is not None else "", self.headless, loss, psnr,   # type: ignore
-                          none_due(self.trainer) if self.trainer is not None else "")
+                          none_due(self.trainer) if self.trainer is not None else "",
+                          self._forwarded is not None and self._forwarded == self._likeness())
 
     # ------------------------------------------------------------------ parts of a step
+
+    def _likeness(self) -> object:
+        """Differs where anything differs that the forward pass measures."""
+        timeline, trainer = self._engine.timeline, self.trainer
+        if trainer is None or not timeline.follow():
+            return None
+        return timeline.current, timeline.now.mark(), trainer.iteration, trainer.phase == "update", trainer.backend
 
     @property
     def pending(self) -> bool:
@@ -83,11 +93,11 @@ class Control:
         trainer, begun = self.trainer, self._engine.clock()
         assert trainer is not None and engine.model is not None
         iteration = trainer.iteration + 1
-        done: dict[str, tuple[str, Callable[[Trainer], Any]]] = {
+        parts: dict[str, tuple[str, Callable[[Trainer], Any]]] = {
             "forward": (f"The forward pass of step {iteration}", self._forward),
             "backward": (f"The backward pass of step {iteration}", self._backward),
             "optimiser": (f"The update of step {iteration}", self._update), "densify": ("Densifying", self._densify)}
-        doing, action = done[part]
+        doing, action = parts[part]
 
         def attempted() -> bool:
             action(trainer)
@@ -101,6 +111,8 @@ class Control:
         engine.seconds = before + engine.clock() - begun
         if part != "forward":
             engine.model.moved()
+        elif done:
+            self._forwarded = self._likeness()
         engine.publisher.dirty = True
 
     def _forward(self, trainer: Trainer) -> None:
@@ -158,7 +170,7 @@ class Control:
         loss, psnr = self._means()
         found = ""
         if goal.kind == "densify" and report.densified is not None:
-            found = densified_words(report.densified)
+            found = densifying.in_words(report.densified)
         elif goal.kind == "loss" and loss < goal.value:
             found = f"the mean loss is {loss:.4g}, below {goal.value:g}"
         elif goal.kind == "psnr" and psnr > goal.value:
@@ -220,14 +232,6 @@ class Control:
         engine.running, engine.steps_left = False, None
         engine.notice(text, level)
         engine.publisher.dirty = True
-
-
-def densified_words(event: m.Densified) -> str:
-    """A densification in a few words."""
-    parts = [f"{count:,} {word}" for count, word in (
-        (event.cloned, "cloned"), (event.split, "split"), (event.pruned, "pruned"), (event.relocated, "moved"),
-        (event.added, "added"), (event.reset, "opacities lowered")) if count]
-    return f"densification: {', '.join(parts) or 'nobody was concerned'}; {event.count:,} Gaussians"
 
 
 # ---------------------------------------------------------------------------------------------- handlers
@@ -366,6 +370,8 @@ def change(engine: Engine, values: dict[str, Any], source: str = "") -> bool:
 
 def _apply(engine: Engine, changed: Any, source: str) -> None:
     trainer, old, new = engine.control.trainer, flatten(engine.config), flatten(changed)
+    if engine.control.phase:
+        engine.steps.settle()   # what a GPU still owes of this step is said before anything changes
     engine.config = changed
     iteration = trainer.iteration if trainer is not None else 0
     now: dict[str, Any] = {}
@@ -376,7 +382,7 @@ def _apply(engine: Engine, changed: Any, source: str) -> None:
         acts = is_live(path)
         if trainer is not None:
             (now if acts else waiting)[path] = value
-        engine.emit(m.OptionChanged(iteration, path, old[path], value, source))
+        engine.emit(m.OptionChanged(iteration, path, old[path], value, source, time.time()))
     if trainer is not None:
         trainer.set_options(now)
         engine.timeline.options_changed(now)

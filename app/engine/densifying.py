@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from app.engine.selecting import OF_ONE_MODEL
-from app.messages import DensifyNow
+from app.messages import Densified, DensifyNow
 
 if TYPE_CHECKING:
     from app.engine.loop import Engine
@@ -39,3 +39,11 @@ def at_once(engine: Engine, trainer: Trainer) -> None:
     assert engine.model is not None
     engine.model.moved()
     engine.publisher.curves_changed()
+
+
+def in_words(event: Densified) -> str:
+    """A densification in a few words."""
+    parts = [f"{count:,} {word}" for count, word in (
+        (event.cloned, "cloned"), (event.split, "split"), (event.pruned, "pruned"), (event.relocated, "moved"),
+        (event.added, "added"), (event.reset, "opacities lowered")) if count]
+    return f"densification: {', '.join(parts) or 'nobody was concerned'}; {event.count:,} Gaussians"

@@ -145,8 +145,7 @@ class OpacityReset:
     @staticmethod
     def _forget(model: Model, mask: Tensor) -> None:
         if model.trainer is not None:
-            for memory in model.trainer.state.optimizer.memories("logit_opacities"):
-                memory.masked_fill_(mask, 0.0)
+            model.trainer.state.optimizer.forget("logit_opacities", mask)
 
     @staticmethod
     def _done(model: Model) -> None:

@@ -43,11 +43,11 @@ class Holding:
     def leave(self, folder: Path | None) -> Callable[[], None]:
         """The run is recorded in `folder` from now on: what is to be called when nothing more is written into the others.
 
-        That waits for the checkpoints that are being written now.
+        That waits for the checkpoints that are being written now, so a helper thread does it.
         """
         left = [held for held in self._locks if held.folder != folder]
         self._locks = [held for held in self._locks if held.folder == folder]
-        saving: list[Background] = [helper for helper in self._engine.backgrounds if helper.name == "checkpoint"]
+        saving = writers(self._engine)
 
         def release() -> None:
             for helper in saving if left else ():
@@ -56,3 +56,8 @@ class Holding:
                 held.release()
 
         return release
+
+
+def writers(engine: Engine) -> list[Background]:
+    """The checkpoints that are being written now, of whatever run. Who waits for one does so in a helper thread."""
+    return [helper for helper in engine.backgrounds if helper.name == "checkpoint" and not helper.done.is_set()]

@@ -5,6 +5,7 @@ Torch is imported on this side only, by the first job, so that a window can open
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
 
 JOIN_SECONDS = 30.0
 """How long close() waits for what cannot be given up: an optimiser step, a densification, a file that is written."""
+STUMBLED_SECONDS = 0.5
+"""Between two turns of which the first failed: what fails in each of them takes no processor, and commands are heard."""
 PATIENT = (SavePly, Select, SetOption, SetOptions, SetPace)
 """Commands that wait for the step or the picture under way; sliders send many. All others end it."""
 
@@ -100,6 +103,7 @@ class Engine:
         self.backgrounds: list[Background] = []
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._shared = 0, ""                     # (threads, backend) that the threads were last set for
+        self._stumbled_at: tuple[str, int] | None = None   # what a turn failed at last, and the commands until then
         self.start_over()
 
     def start_over(self) -> None:
@@ -188,6 +192,13 @@ class Engine:
             print(text, file=sys.stderr, flush=True)
         self.emit(EngineFailed(summary, text))
 
+    def went_wrong(self, doing: str, error: BaseException) -> None:
+        """Say what is known of an error; one that nobody expected stops the run."""
+        if self.steps.owed(error):
+            self.checkpoints.save("stop")
+        elif not out_of_memory(self, error):
+            self.fail(doing, error)
+
     def job_failed(self, name: str, error: BaseException) -> None:
         if isinstance(error, (SceneError, Refused, OSError)):
             self.notice(str(error), "error", aloud=self.stopping.is_set())   # already a sentence for the user
@@ -201,16 +212,41 @@ class Engine:
         self.jobs.add(work.prepare(self))
         try:
             while not self.stopping.is_set():
-                self.turn()
-                self._rest()
+                try:
+                    self.turn()
+                    self._rest()
+                except Exception as error:  # noqa: BLE001 - shown to the user
+                    self._stumbled(error)
         finally:
-            self._take_commands()
-            self.jobs.finish(work.SAVING)
-            self.jobs.cancel_all()
+            self._end()
+
+    def _stumbled(self, error: Exception) -> None:
+        """A turn failed at what nobody expected: the thread lives on. What fails in each turn is said once, until the user
+        sends something."""
+        at = f"{type(error).__name__}: {error}", self.commands_done
+        if at != self._stumbled_at:
+            self._stumbled_at = at
+            with contextlib.suppress(Exception):   # what tells may be what fails; the event goes out first
+                self.went_wrong("A turn of the engine", error)
+                self.publisher.publish()
+        self.signal.wait(STUMBLED_SECONDS)
+
+    def _end(self) -> None:
+        """The last work of the thread. What fails in one part of it is said, and keeps no other from being done."""
+        def cancel_helpers() -> None:
             for background in self.backgrounds:
                 background.cancel()
-            self.checkpoints.close()
-            self.recorder.end()
+
+        for doing, action in (("Taking the last commands", self._take_commands),
+                              ("Saving the Gaussians", lambda: self.jobs.finish(work.SAVING)),
+                              ("Ending the long tasks", self.jobs.cancel_all), ("Ending the helpers", cancel_helpers),
+                              ("Saving the run", self.checkpoints.leave), ("Saving the run", self.checkpoints.join),
+                              ("Ending the record", self.recorder.end)):
+            try:
+                action()
+            except Exception as error:  # noqa: BLE001 - said on stderr
+                with contextlib.suppress(Exception):
+                    self.fail(doing, error)
 
     def turn(self) -> None:
         """One round. Nothing in it waits, and what it does not finish it takes up in the next round."""
@@ -236,8 +272,7 @@ class Engine:
             except interrupt.Interrupted:
                 return
             except Exception as error:  # noqa: BLE001 - shown to the user
-                if not out_of_memory(self, error):
-                    self.fail("Drawing the view", error)
+                self.went_wrong("Drawing the view", error)
         if not self._inspect():
             return
         self.publisher.publish_if_due()
@@ -265,8 +300,7 @@ class Engine:
         except interrupt.Interrupted:
             return False
         except Exception as error:  # noqa: BLE001 - shown to the user
-            if not out_of_memory(self, error):
-                self.fail("An instrument", error)
+            self.went_wrong("An instrument", error)
         return True
 
     def _take_commands(self) -> None:
@@ -277,8 +311,7 @@ class Engine:
             try:
                 commands.handle(self, command)
             except Exception as error:  # noqa: BLE001 - shown to the user
-                if not out_of_memory(self, error):
-                    self.fail(type(command).__name__, error)
+                self.went_wrong(type(command).__name__, error)
             self.commands_done += 1
             self.publisher.dirty = True
 

@@ -202,8 +202,11 @@ def install(engine: Engine, model: Model, event: SceneOpened, opened: Opened) ->
         model.fixed_config = engine.config
         model.use_backend(engine.backend)
         engine.running, engine.steps_left = False, None
+    playing = engine.running, engine.steps_left
+    engine.steps.settle()   # what a GPU's last step left unsaid is of the run that is left
     engine.recorder.complete()
     engine.checkpoints.leave()
+    engine.running, engine.steps_left = playing   # whatever became of that one
     engine.model = model
     engine.pace = Pace.for_backend(model.backend).follow(engine.control.pace)
     engine.failed = False

@@ -106,7 +106,8 @@ class Publisher:
         base = Snapshot(state=engine.state, iterations=engine.config.iterations, backend=engine.backend,  # type: ignore
                         backends=engine.usable_backends, device=device_name(engine.backend),
                         threads=engine.threads_in_use, job=engine.jobs.progress, commands_done=engine.commands_done,
-                        run_folder=str(engine.run_folder or ""))
+                        run_folder=str(engine.run_folder or ""),
+                        autosave=(engine.settings.autosave.seconds, engine.settings.autosave.iterations))
         if model is None:
             return base
         self._renew_panels(model)

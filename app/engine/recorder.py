@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.data.cameras_json import write_cameras_json
-from app.engine.holding import Holding
+from app.engine.holding import Holding, writers
 from app.engine.publish import device_name
 from app.messages import Densified, EngineFailed, Evaluated, Event, Notice, OptionChanged, RunSaved
 from app.options import flatten, is_live
@@ -83,7 +83,10 @@ class Recorder:
         """End the record of now, unless it lies in `folder`, where the next run is recorded."""
         release = self._holding.leave(folder)
         if self._record is None or self._record.folder == folder:
-            release()
+            if writers(self._engine):   # it waits for them
+                self._engine.background(lambda report: release(), "release")
+            else:
+                release()
         else:
             self._record.end(release)
             self._ended = [record for record in self._ended if record.going] + [self._record]

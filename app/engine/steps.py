@@ -46,9 +46,7 @@ class Steps:
         except interrupt.Interrupted:   # nothing has changed; if training goes on, the step is taken again
             pass
         except (TrainingStopped, SceneError, OSError) as error:   # the latter: a photograph that cannot be decoded
-            engine.running, engine.steps_left = False, None
-            engine.control.drop()
-            engine.notice(str(error), "error", aloud=True)
+            self.stopped(error)
             engine.checkpoints.save("stop")
         except Exception as error:  # noqa: BLE001 - shown to the user
             if not out_of_memory(engine, error):
@@ -57,6 +55,25 @@ class Steps:
         finally:
             self.say_notices()
         return None
+
+    def stopped(self, error: BaseException) -> None:
+        """Training stopped by itself, as at a NaN: the run is whole, as it was before that step, and pauses."""
+        engine = self._engine
+        engine.running, engine.steps_left = False, None
+        engine.control.drop()
+        engine.notice(str(error), "error", aloud=True)
+
+    def owed(self, error: BaseException) -> bool:
+        """Whether a GPU said only now, to whoever waited for it, that the last step failed; that is then told as the step's."""
+        if self._engine.model is None:
+            return False
+        from app.training.verdict import TrainingStopped
+
+        if not isinstance(error, TrainingStopped):
+            return False
+        self._engine.model.moved()
+        self.stopped(error)
+        return True
 
     def stepped(self, report: Any, seconds: float) -> None:
         engine = self._engine

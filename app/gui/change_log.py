@@ -1,44 +1,33 @@
-"""What was changed while the scene trained: of each drag of a slider one line, with where it began and where it ended."""
+"""What was changed while the scene trained, as the window lists it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
+from app.changes import keep_change
 from app.messages import OptionChanged
 
-ONE_DRAG = 1.0   # s between two changes of an option that count as one
 LIMIT = 500
-
-
-@dataclass
-class Change:
-    iteration: int
-    name: str
-    old: Any
-    new: Any
-    source: str
-    at: float          # s, of the window's clock
 
 
 class ChangeLog:
     """Newest last. `version` moves with every change."""
 
     def __init__(self) -> None:
-        self.changes: list[Change] = []
+        self.changes: list[OptionChanged] = []
         self.version = 0
 
     def add(self, event: OptionChanged, now: float) -> None:
+        """`now` is when it was heard, for one that does not say when it was made."""
         self.version += 1
-        last = self.changes[-1] if self.changes else None
-        if (last is not None and not event.source and not last.source and last.name == event.name
-                and now - last.at < ONE_DRAG):
-            last.iteration, last.new, last.at = event.iteration, event.new, now
-            if last.new == last.old:
-                self.changes.pop()
-            return
-        self.changes.append(Change(event.iteration, event.name, event.old, event.new, event.source, now))
+        keep_change(self.changes, event if event.at else replace(event, at=now))
         del self.changes[:-LIMIT]
+
+    def begin(self, changes: Iterable[OptionChanged] = ()) -> None:
+        """Another run, or another branch, on which these were made."""
+        self.changes, self.version = list(changes)[-LIMIT:], self.version + 1
 
     def rewind(self, iteration: int) -> None:
         """Changes of a future that was given up are no longer history."""

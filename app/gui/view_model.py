@@ -74,14 +74,14 @@ class ViewModel:
     densified_version: int = 0
     population: Population = field(default_factory=Population)
     evaluated: messages.Evaluated | None = None
-    saved: messages.RunSaved | None = None     # the newest checkpoint
+    saved: messages.RunSaved | None = None     # the newest checkpoint of the run and branch of now
     failure: messages.EngineFailed | None = None
     comparison: Comparison | None = None    # of the laboratory
     lanes: Lanes | None = None
     measured: messages.ViewsMeasured | None = None
     checked: messages.GradientsChecked | None = None
     audited: messages.Audited | None = None
-    forwarded: messages.ViewForwarded | None = None
+    forwarded: messages.ViewForwarded | None = None   # the last one; Steering says whether it is of now
     options: ChangeLog = field(default_factory=ChangeLog)   # what was changed
     config: dict[str, Any] = field(default_factory=dict)
     config_version: int = 0
@@ -106,7 +106,7 @@ class ViewModel:
             case messages.BranchChanged():
                 self._branch(event)
             case messages.RunSaved():
-                self.saved = event
+                self.saved = self.saved if event.left else event
             case messages.EngineFailed():
                 self.failure = event
                 self.notify(event.summary, "error", now)
@@ -162,6 +162,7 @@ class ViewModel:
         self.frame = self.histogram = self.evaluated = self.failure = self.saved = None
         self.comparison = self.lanes = self.measured = self.checked = self.forwarded = None
         self._rewind(0)
+        self.options.begin()
         self.curves = {}
         self.curves_version += 1
         for warning in event.warnings:
@@ -175,12 +176,13 @@ class ViewModel:
         self.densified_version += 1
 
     def _branch(self, event: messages.BranchChanged) -> None:
-        """The events are those of the branch that the run goes on as."""
+        """The events are those of the branch that the run goes on as; of its checkpoints nothing is known yet."""
         self.densified, self.totals, self.population = [], Totals(), Population()
         for densified in event.densified:
             self._densify(densified)
         self.densified_version += 1
-        self.evaluated = event.evaluated
+        self.evaluated, self.saved = event.evaluated, None
+        self.options.begin(event.options)
 
     def _rewind(self, iteration: int) -> None:
         """After a reset the densifications of the abandoned future are no longer history."""

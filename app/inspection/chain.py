@@ -21,7 +21,6 @@ from app.inspection.fate import fate, is_frozen
 from app.inspection.questions import ChainQuestion, Unanswerable
 from app.inspection.results import AdamState, Chain, Link, Relative, Trail
 from app.training import schedule
-from app.training.densify.adc import AdaptiveDensityControl
 from app.training.trainer import Trainer
 from app.training.updates import gradient_iteration, last_rates, last_update, seen_in_step
 from render.config import RasterConfig
@@ -128,10 +127,11 @@ def _trained(trainer: Trainer, uid: int, index: int, raw: dict[str, Tensor]) -> 
     rows, config = trainer.state.rows, trainer.last_config
     assert config is not None and trainer.last_camera is not None
     adam, iteration = _adam(trainer, index), gradient_iteration(trainer)
-    updates = {state.group: torch.from_numpy(state.update)[None] for state in adam}
+    lost = {state.group for state in adam if np.isnan(state.update).any()}
+    updates = {state.group: torch.from_numpy(state.update)[None] for state in adam if state.group not in lost}
     before = {name: raw[name] - updates.get(name, 0.0) for name in PARAM_GROUPS}
     stored = {name: gradient[index].detach().cpu().double() for name, gradient in trainer.gradients().items()}
-    notes = _notes(trainer, uid, index)
+    notes = _notes(trainer, uid, index, lost)
     links: list[Link] = []
     recomputed: dict[str, Tensor] = {}
     if float(rows["last.extents"][index, 0]) > 0 and all(name in rows for name in TAPS.values()):
@@ -146,7 +146,7 @@ def _trained(trainer: Trainer, uid: int, index: int, raw: dict[str, Tensor]) -> 
         # the quaternion's gradient of a nearly round Gaussian is what is left of terms as large as log_scale's
         terms = stored.get("log_scales") if group == "quats" else None
         residual = _residual(recomputed.get(group), gradient, terms) if exact else math.nan
-        if group == "logit_opacities" and _was_reset(trainer):
+        if group in lost or "log_scales" in lost:   # what it was before is not known, and the size goes into all of them
             residual = math.nan
         links.append(Link(shown, before[group][0].numpy(), None if gradient is None else gradient.numpy(), source, parts,
                           residual=residual))
@@ -191,13 +191,7 @@ def _adam(trainer: Trainer, index: int) -> tuple[AdamState, ...]:
     return tuple(states)
 
 
-def _was_reset(trainer: Trainer) -> bool:
-    """Whether opacities were reset right after the last step."""
-    return (not trainer.phase and isinstance(trainer.strategy, AdaptiveDensityControl)
-            and trainer.schedule.resets(trainer.iteration))
-
-
-def _notes(trainer: Trainer, uid: int, index: int) -> list[str]:
+def _notes(trainer: Trainer, uid: int, index: int, lost: set[str]) -> list[str]:
     notes = []
     assert trainer.last_config is not None
     pending, born, seen = trainer.phase == "backward", trainer.lineage.born(uid), seen_in_step(trainer)
@@ -217,8 +211,10 @@ def _notes(trainer: Trainer, uid: int, index: int) -> list[str]:
     if trainer.last_config.micro_batch > 1:
         notes.append(f"The step averaged {trainer.last_config.micro_batch} views: the links are those of the last, the "
                      "gradients of the parameters those of all.")
-    if _was_reset(trainer):
-        notes.append("Opacities were reset after this step, so the logit that it saw is not known any more.")
+    if lost:
+        what = ", ".join(RAW[group][0] for group in RAW if group in lost)
+        notes.append(f"After this step a reset, a relocation or an edit by hand changed it and zeroed what the optimiser "
+                     f"remembered, so its update is not known any more ({what}).")
     return notes
 
 

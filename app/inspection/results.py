@@ -85,7 +85,7 @@ class AdamState:
     exp_avg: np.ndarray            # Adam's first moment, or SGD's momentum
     exp_avg_sq: np.ndarray         # Adam's second; SGD has none: 0
     rate: float                    # learning rate of the last step
-    update: np.ndarray             # what that step added to the parameter; 0 while it is pending
+    update: np.ndarray             # what that step added to the parameter; 0 while it is pending, NaN = not known any more
     rule: str = "adam"
 
 

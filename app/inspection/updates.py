@@ -18,7 +18,7 @@ from app.curves import decimate
 from app.inspection.questions import Unanswerable, UpdatesQuestion
 from app.inspection.update_results import GroupUpdates, Updates
 from app.training.trainer import Trainer
-from app.training.updates import gradient_iteration, last_rates, last_update
+from app.training.updates import gradient_iteration, last_rates, last_update, took_part
 from render.types import PARAM_GROUPS
 
 if TYPE_CHECKING:
@@ -63,13 +63,15 @@ def updates(model: Model, question: UpdatesQuestion) -> Updates:
         raise Unanswerable("This model is only looked at: no optimiser moves it.")
     recorder, rates = _recorders.setdefault(trainer, _Recorder()), last_rates(trainer)
     iteration, optimizer, groups = gradient_iteration(trainer), trainer.state.optimizer, []
+    there = took_part(trainer)
     for group in PARAM_GROUPS:
         update = last_update(trainer, group)
-        moved = math.nan if update is None else mean_size(update)
+        moved = math.nan if update is None else mean_size(update[there])   # NaN: of some it is not known, or they are gone
+        unknown = update is not None and math.isnan(moved)
         size = mean_size(trainer.state.rows[group])
         table = recorder.add(group, iteration, moved, size)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratios = np.where(table[:, 2] > 0, table[:, 1] / table[:, 2], np.nan)
         groups.append(GroupUpdates(group, optimizer.rules[group], rates[group], optimizer.steps[group], moved, size,
-                                   table[:, 0], table[:, 1], ratios))
+                                   table[:, 0], table[:, 1], ratios, unknown))
     return Updates(iteration, trainer.phase == "backward", tuple(groups))

@@ -61,6 +61,7 @@ class OptionChanged(Event):
     old: Any
     new: Any
     source: str = ""        # the preset that it belongs to
+    at: float = field(default=0.0, compare=False)   # seconds since the epoch; 0 = not said
 
 
 @dataclass(frozen=True)
@@ -83,3 +84,4 @@ class Steering:
     mean_loss: float = float("nan")    # over the latest steps, one a training view
     mean_psnr: float = float("nan")
     none_due: str = ""      # why no densification is to come, one sentence; empty = one is
+    forwarded: bool = False    # whether the last ViewForwarded is of now: nothing has changed since

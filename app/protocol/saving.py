@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.protocol.commands import Command
-from app.protocol.events import Event
+from app.protocol.control import OptionChanged
+from app.protocol.events import Densified, Evaluated, Event
+
+KEPT_KINDS = (Densified, Evaluated, OptionChanged)
+"""Events that whoever opens a run later is told again."""
 
 
 @dataclass(frozen=True)
@@ -20,4 +24,5 @@ class RunSaved(Event):
     at: float            # seconds since the epoch
     path: str
     nbytes: int
-    reason: str = ""     # "time", "iterations", "user", "stop", "close", "end"; "resume" = it is the one the run goes on from
+    reason: str = ""     # as in the file's header; "resume" = it is the one that the run goes on from
+    left: bool = False   # of a branch that was left meanwhile

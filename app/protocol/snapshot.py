@@ -106,5 +106,6 @@ class Snapshot:
     selection: SelectionState = SelectionState()
     steering: Steering = Steering()        # the step under way, and what the run goes on for
     run_folder: str = ""                   # where the run is recorded; empty where it is not
+    autosave: tuple[float, int] = (0.0, 0)     # seconds and iterations after which it saves itself; 0 = not by them
     timeline: TimelineState = TimelineState()
     branch_curves: Mapping[str, Mapping[str, Curve]] = field(default_factory=dict)   # of the other branches, by name

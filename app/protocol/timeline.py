@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.protocol.commands import Command
+from app.protocol.control import OptionChanged
 from app.protocol.events import Densified, Evaluated, Event
 from app.protocol.view import Moment
 
@@ -49,6 +50,7 @@ class BranchChanged(Event):
     iteration: int
     densified: tuple[Densified, ...] = ()
     evaluated: Evaluated | None = None
+    options: tuple[OptionChanged, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ from render.types import PARAM_GROUPS
 BETA1 = 0.9
 BETA2 = 0.999
 PLAIN = OptimizerConfig()
+FORGOTTEN = "last.forgotten."
+"""[N] bool by group: rows whose memory was zeroed since the last update, which can then not be read back from it."""
 
 
 class Optimizer:
@@ -47,7 +49,7 @@ class Optimizer:
         return self.rows.get(f"sgd.momentum.{group}")
 
     def memories(self, group: str) -> list[Tensor]:
-        """All arrays that rules remember of a group; to forget a Gaussian is to zero its row in each."""
+        """All arrays that rules remember of a group."""
         momentum = self.momentum(group)
         return [*self.moments(group), *([] if momentum is None else [momentum])]
 
@@ -64,6 +66,7 @@ class Optimizer:
         for name in PARAM_GROUPS:
             if settings.rule(name) != self.rules[name]:
                 self._switch(name, settings)
+        self.rows.drop(FORGOTTEN)
         self._counted = tuple(name for name in PARAM_GROUPS if self.rules[name] == "adam")
         for name in PARAM_GROUPS:
             if name in self._counted:
@@ -130,7 +133,16 @@ class Optimizer:
             self.steps[name] -= 1
         self._counted = ()
 
-    def forget(self, group: str) -> None:
-        """Zero what is remembered of a group, as after an opacity reset; the step count goes on."""
+    def forget(self, group: str, chosen: Tensor | None = None) -> None:
+        """Zero what is remembered of a group, as after an opacity reset; the step count goes on. `chosen` = of these rows
+        alone, a mask or indices."""
+        mark = self.rows.get(FORGOTTEN + group)
+        if mark is None:
+            mark = torch.zeros(len(self.rows), dtype=torch.bool, device=self.rows[group].device)
+            self.rows.put(FORGOTTEN + group, mark)
         for array in self.memories(group):
-            array.zero_()
+            if chosen is None:
+                array.zero_()
+            else:
+                array[chosen] = 0.0
+        mark[slice(None) if chosen is None else chosen] = True

@@ -14,7 +14,7 @@ import numpy as np
 from app.data.checkpoints import MAIN, Saved, begins_as, goes_on_as, place, run_of, thin_out
 from app.data.scene import SceneError
 from app.history import History
-from app.messages import Densified, Evaluated, Event
+from app.messages import KEPT_KINDS, Densified, Evaluated, Event, OptionChanged
 from app.training import checkpoint
 from app.training.autosave import Autosave, AutosaveConfig
 from app.training.checkpoint import Checkpoint
@@ -22,8 +22,6 @@ from app.training.state import RunState, StateError, capture, restore
 from app.training.trainer import StepReport, Trainer
 
 HISTORY = "history."
-KEPT_KINDS = (Densified, Evaluated)
-"""Events that whoever opens the run is told again."""
 OF_THE_WINDOW = ("camera", "view_index", "selected_uid", "timeline")
 
 
@@ -161,10 +159,11 @@ def onward(timeline: Mapping[str, Any], found: Checkpoint, branch: str) -> dict[
         return {}
     iteration = found.state.iteration
     if branch != before:
-        events = [asdict(event) for event in events_of(found.extra) if isinstance(event, Densified)]   # type: ignore
-        scores = [asdict(event) for event in events_of(found.extra) if isinstance(event, Evaluated)]   # type: ignore
+        kinds = {"densified": Densified, "evaluated": Evaluated, "changed": OptionChanged}
+        events = {name: [asdict(event) for event in events_of(found.extra) if isinstance(event, kind)]   # type: ignore
+                  for name, kind in kinds.items()}
         lines = {name: [axis.tolist() for axis in series.values()] for name, series in history_of(found).series.items()}
-        mine |= {"tip": iteration, "densified": events, "evaluated": scores, "curves": lines}
+        mine |= {"tip": iteration, **events, "curves": lines}
         branches.append({**mine, "name": branch, "label": branch, "parent": before, "fork": iteration, "folder": ""})
         mine = branches[-1]
     mine["known"] = iteration

@@ -34,6 +34,7 @@ class Stepping:
         self._trainer = trainer
         self.phase: Phase = ""
         self.indices: list[int] = []         # views of the step under way, or of the last one
+        self.first_unborn = 1 << 62          # uid that was to be given out next when the last update was made
         self.judge = Judge()
         self._ok: Tensor | None = None       # [1] on a GPU: 0 = the gradients of the step under way are not finite
 
@@ -86,7 +87,7 @@ class Stepping:
                                eps=t.config.adam_eps, backend=t.backend, settings=t.config.optimizer, ok=self._ok,
                                extents=(rows["last.extents"] if extents is None else extents)
                                if t.config.sparse_adam else None)
-        self._ok = None
+        self._ok, self.first_unborn = None, t.lineage.next_uid
         self.phase = "update"
 
     # ------------------------------------------------------------------ gradients

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from app.training import schedule
 from app.training.marks import FROZEN
-from app.training.optimizer import BETA1, BETA2
+from app.training.optimizer import BETA1, BETA2, FORGOTTEN
 
 if TYPE_CHECKING:
     from app.training.trainer import Trainer
@@ -36,7 +36,8 @@ def last_update(trainer: Trainer, group: str, row: int | None = None) -> Tensor 
     """[N,...] what the last step added to a raw parameter group; of one `row` as float64 on the CPU, [...].
 
     Adam: -rate m̂ / (√v̂ + ε); SGD: -rate b. None before the first step, for a group without numbers, and in the middle of a
-    step whose gradients are known while its update is not made. Rows born since have zeros.
+    step whose gradients are known while its update is not made. Rows born since have zeros; NaN where what the optimiser
+    remembers was zeroed since: see forgotten().
     """
     optimizer, config = trainer.state.optimizer, trainer.last_config
     if config is None or trainer.phase == "backward" or trainer.state.rows[group].numel() == 0:
@@ -51,10 +52,24 @@ def last_update(trainer: Trainer, group: str, row: int | None = None) -> Tensor 
         step, (m, v) = optimizer.steps[group], (_pick(moment, row) for moment in optimizer.moments(group))
         root = torch.sqrt(v) * (1.0 / math.sqrt(1.0 - BETA2 ** step)) + config.adam_eps
         update = m * -(rate / (1.0 - BETA1 ** step)) / root
+    lost = forgotten(trainer, group)
+    if lost is not None:
+        update = update.masked_fill(lost.view(-1, *[1] * (update.dim() - 1)) if row is None else lost[row].cpu(), math.nan)
     moved = _moved(trainer, config.sparse_adam)
     if row is not None:
         return update if moved is None or bool(moved[row]) else torch.zeros_like(update)
     return update if moved is None else torch.where(moved.view(-1, *[1] * (update.dim() - 1)), update, 0.0)
+
+
+def forgotten(trainer: Trainer, group: str) -> Tensor | None:
+    """[N] bool: whose memory of a group was zeroed since the last update, by a reset, a relocation or by hand, so that it is
+    not known any more what the update was; None = nobody's."""
+    return trainer.state.rows.get(FORGOTTEN + group)
+
+
+def took_part(trainer: Trainer) -> Tensor:
+    """[N] bool: who was there when the last update was made."""
+    return trainer.state.rows["uids"] < trainer.stepping.first_unborn
 
 
 def _moved(trainer: Trainer, sparse: bool) -> Tensor | None:

@@ -202,6 +202,44 @@ def test_branches_options_and_curves_come_back_with_a_run_that_is_taken_up(tmp_p
         assert window.snapshot.iteration == 30
 
 
+def test_each_branch_tells_the_options_that_were_changed_on_it_also_when_it_is_taken_up(tmp_path):
+    def listed(window):
+        return [(change.iteration, change.name, change.new) for change in window.of(m.BranchChanged)[-1].options]
+
+    with running_engine(CONFIG, record=Place(tmp_path / "run"), **REAL) as window:
+        window.open()
+        steps(window, 8)
+        window.send(*(m.SetOption("means_lr", 1e-4 * i) for i in range(2, 6)))   # one drag
+        window.sync()
+        steps(window, 8)
+        window.send(m.SetOption("opacity_lr", 0.04))
+        window.sync()
+        steps(window, 4)
+        window.send(m.BranchFrom(m.Moment("main", 12), "try"))
+        settled(window)
+        assert listed(window) == [(8, "means_lr", 5e-4)]
+        window.send(m.SetOption("sh0_lr", 0.004))
+        window.sync()
+        steps(window, 2)
+        window.send(m.SwitchBranch("main"))
+        settled(window)
+        assert listed(window) == [(8, "means_lr", 5e-4), (16, "opacity_lr", 0.04)]
+        assert window.of(m.BranchChanged)[-1].options[0].old == CONFIG.means_lr
+        window.send(m.SwitchBranch("try"))
+        settled(window)
+        assert listed(window) == [(8, "means_lr", 5e-4), (12, "sh0_lr", 0.004)]
+    with running_engine(CONFIG, record=Place(tmp_path / "run"), **REAL) as window:
+        window.send(m.OpenScene(str(tmp_path / "run"), False))
+        window.until(lambda: window.snapshot.iteration == 14 and window.snapshot.state == "paused")
+        assert [(e.iteration, e.name) for e in window.of(m.OptionChanged)] == [(8, "means_lr"), (12, "sh0_lr")]
+        window.send(m.SwitchBranch("main"))
+        settled(window)
+        assert listed(window) == [(8, "means_lr", 5e-4), (16, "opacity_lr", 0.04)]
+        window.send(m.Reset())
+        settled(window)
+        assert listed(window) == [] and "try" in [known.name for known in window.snapshot.timeline.branches]
+
+
 @pytest.mark.slow
 def test_M01_5000_steps_with_a_timeline_grow_by_no_more_than_its_budget():
     budget = 64 << 20

@@ -155,15 +155,17 @@ def test_a_save_on_demand_and_what_is_said_without_a_record(keeping, scene_folde
     with keeping() as window:
         window.open(scene_folder)
         window.send(m.SaveCheckpoint())
-        window.until(lambda: any("nothing to save" in n.text for n in window.of(m.Notice)))
+        window.until(lambda: any("take a training step first" in n.text for n in window.of(m.Notice)))
         step(window, 2)
         window.send(m.SaveCheckpoint())
         window.until(lambda: any("iteration_2.safetensors" in n.text for n in window.of(m.Notice)))
     with running_engine(CONFIG) as window:
+        window.send(m.SaveCheckpoint())
+        window.until(lambda: any("open a scene folder" in n.text for n in window.of(m.Notice)))
         window.open(scene_folder)
         step(window, 2)
         window.send(m.SaveCheckpoint())
-        window.until(lambda: any("not recorded" in n.text for n in window.of(m.Notice)))
+        window.until(lambda: any("without --no_record" in n.text for n in window.of(m.Notice)))
 
 
 def test_a_full_disk_is_said_once_and_training_goes_on(keeping, scene_folder, monkeypatch):

@@ -79,6 +79,25 @@ def test_the_parts_of_a_step_one_by_one_and_what_the_window_is_told(shared):
     assert "take the backward pass first" in said(window)
 
 
+@pytest.mark.parametrize("change, counts", [
+    (m.Step(), True), (m.SetOption("lambda_dssim", 0.3), True), (m.DensifyNow(), True), (m.Reset(), True),
+    (m.BranchFrom(m.Moment("main", 6), "try"), True), (m.Select(uid=3), False), (m.SetOption("lambda_dssim", 0.2), False),
+    (m.TakePart("backward"), False)])
+def test_what_the_forward_pass_measured_is_of_now_until_something_changes(change, counts):
+    with running_engine(CONFIG, make_trainer=Densifying, backend="cpu") as window:
+        window.open()
+        assert not window.snapshot.steering.forwarded
+        window.send(m.Step(6))
+        window.until(lambda: window.snapshot.iteration == 6 and window.snapshot.state == "paused")
+        window.send(m.Step(1))
+        window.until(lambda: window.snapshot.iteration == 7 and window.snapshot.state == "paused")
+        assert take(window, "forward").forwarded and window.of(m.ViewForwarded)[-1].iteration == 8
+        window.send(change)
+        window.until(lambda: window.snapshot.commands_done == window.sent and window.snapshot.job is None
+                     and not window.engine.control.parts and not window.engine.running)
+        window.until(lambda: window.snapshot.steering.forwarded is not counts)
+
+
 def test_whole_steps_end_the_one_under_way(shared):
     window = shared
     trainer = window.engine.model.trainer

@@ -84,6 +84,29 @@ def test_the_menu_beside_step(window: Window) -> None:
     window.wait_for("not dpg.is_item_shown(shell.toolbar._steps.menu)")
 
 
+def test_what_the_forward_pass_measured_is_shown_with_its_step_while_it_is_of_now(window: Window) -> None:
+    open_tab(window, "control")
+    window.run("from dataclasses import replace; real = engine._snapshot; fresh = True; "
+               "engine._snapshot = lambda: replace(real(), steering=m.Steering(forwarded=fresh)); "
+               "engine.events.put(m.ViewForwarded(1301, 'view_007.png', 0.0625, 21.5, 0.04, 0.75))")
+    window.wait_for(f"dpg.is_item_shown({CONTROL}._forwarded)")
+    text = window.get(f"dpg.get_value({CONTROL}._forwarded)")
+    assert text.startswith("Forward of step 1 301, view_007.png:") and "0.0625" in text
+    window.run("fresh = False")
+    window.wait_for(f"not dpg.is_item_shown({CONTROL}._forwarded)")
+    window.run("engine._snapshot = real")
+
+
+def test_a_reset_says_that_the_run_stays_as_a_branch(window: Window) -> None:
+    window.wait_for("shell.model.snapshot.iteration > 0")
+    press(window, "Reset")
+    window.wait_for("dpg.is_item_shown(shell.toolbar._confirm_window)")
+    said = window.get("[dpg.get_value(i) for i in dpg.get_item_children(shell.toolbar._confirm_window, 1)]")
+    assert any("stays as a branch" in str(text) for text in said) and "away" not in str(said)
+    window.input("key", "Escape")
+    window.wait_for("not dpg.is_item_shown(shell.toolbar._confirm_window)")
+
+
 def test_changed_options_are_listed_and_marked_in_the_plots(window: Window) -> None:
     open_tab(window, "control")
     window.run("engine.events.put(m.OptionChanged(12, 'sh0_lr', 0.0025, 0.004)); "

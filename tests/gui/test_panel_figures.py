@@ -14,11 +14,12 @@ import pytest
 from app.gui.actions import Actions
 from app.gui.moment_values import values_at
 from app.gui.panels.film import written
+from app.gui.panels.notices import ways_on
 from app.gui.panels.open_scene import is_open
 from app.gui.panels.plots import short_lines
 from app.gui.panels.step_menu import refusal
 from app.gui.panels.timeline import scale
-from app.gui.panels.training import saved_text
+from app.gui.panels.training import saved_text, saved_tip
 from app.gui.panels.views import ViewsPanel
 from app.gui.preferences import Preferences
 from app.gui.view_model import ViewModel
@@ -28,8 +29,10 @@ from app.inspection.losses import ViewLoss
 from app.messages import (
     BranchState,
     Curve,
+    EngineFailed,
     Moment,
     Play,
+    RunSaved,
     RunUntil,
     SceneOpened,
     SetOption,
@@ -47,6 +50,28 @@ from app.messages import (
     (123_456, 9000.0, "123k · 2 h")])
 def test_the_row_saved_leaves_room_for_its_button(iteration: int, seconds: float, text: str) -> None:
     assert saved_text(iteration, seconds) == text and len(text) <= 14
+
+
+@pytest.mark.parametrize("autosave, text", [
+    ((60.0, 0), "every 60 s, at its end,"), ((0.0, 500), "every 500 iterations, at its end,"),
+    ((7.5, 2000), "every 7.5 s, every 2 000 iterations, at its end,"), ((0.0, 0), "saves itself at its end,")])
+def test_when_a_run_saves_itself_is_said_from_the_settings(autosave: tuple[float, int], text: str) -> None:
+    assert text in saved_tip(True, autosave) and "not recorded" not in saved_tip(True, autosave)
+    assert "no checkpoints" in saved_tip(False, autosave) and "saves itself" not in saved_tip(False, autosave)
+
+
+def test_after_a_failure_what_is_known_is_said_and_every_way_on() -> None:
+    model = ViewModel()
+    model.apply(EngineFailed("Preparing failed", "Traceback"), 0.0)
+    assert ways_on(model).startswith("Open a scene to go on.")
+    model.apply(SceneOpened("/s", "colmap", (), np.zeros(3), np.zeros(3), 1.0), 0.0)
+    model.observe(Snapshot("failed", 1412, 30000))
+    assert "iteration 1 412. This run is not recorded" in ways_on(model) and "Train tries to go on" in ways_on(model)
+    model.observe(Snapshot("failed", 1412, 30000, run_folder="/runs/s"))
+    assert "no checkpoint of this run yet" in ways_on(model) and "from the checkpoint" not in ways_on(model)
+    model.apply(RunSaved(1400, 1.0, "/runs/s/checkpoints/main/iteration_1400.safetensors", 1), 0.0)
+    text = ways_on(model)
+    assert "newest checkpoint is of iteration 1 400" in text and "from the checkpoint" in text and "lost" not in text
 
 
 def test_figures_of_a_moment_come_from_the_curves_of_its_branch() -> None:

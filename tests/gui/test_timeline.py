@@ -111,6 +111,28 @@ def test_another_branch_brings_its_own_events() -> None:
     assert model.totals.cloned == 30 and len(model.population.table) == 3 and model.evaluated is None
 
 
+def test_another_branch_brings_its_own_changes_and_no_checkpoint_of_the_one_before() -> None:
+    model = ViewModel()
+    model.observe(m.Snapshot("running", 300, 1000))
+    change = [m.OptionChanged(i, "sh0_lr", 0.1 * i, 0.1 * i + 0.1, at=1000.0 + i) for i in (0, 100, 230, 300)]
+    for event in (change[0], change[1], change[3]):
+        model.apply(event, 0.0)
+    model.apply(m.RunSaved(290, 1.0, "run/checkpoints/main/iteration_290.safetensors", 1), 0.0)
+    model.apply(m.BranchChanged("try", 150, options=(change[0], change[1])), 0.0)
+    model.observe(m.Snapshot("paused", 150, 1000))
+    assert [c.iteration for c in model.options.changes] == [0, 100] and model.saved is None
+    model.apply(m.RunSaved(300, 1.0, "run/checkpoints/main/iteration_300.safetensors", 1, "close", left=True), 0.0)
+    assert model.saved is None
+    model.apply(m.RunSaved(150, 1.0, "run/checkpoints/try/iteration_150.safetensors", 1, "branch"), 0.0)
+    assert model.saved is not None and model.saved.iteration == 150
+    model.observe(m.Snapshot("running", 230, 1000))
+    model.apply(change[2], 0.0)
+    model.apply(m.BranchChanged("main", 300, options=(change[0], change[1], change[3])), 0.0)
+    assert [c.iteration for c in model.options.changes] == [0, 100, 300]
+    model.apply(scene(), 0.0)
+    assert model.options.changes == []
+
+
 def test_dashes_follow_the_curve_with_gaps() -> None:
     x = np.arange(1.0, 301.0)
     xs, ys = dashes(m.Curve(x, 2.0 * x))

@@ -11,7 +11,7 @@ from typing import Any
 
 from app.data.checkpoints import FOLDER
 from app.history import History
-from app.messages import BranchState, Curve, Densified, Evaluated
+from app.messages import BranchState, Curve, Densified, Evaluated, OptionChanged
 
 SHOWN = 400
 """Marks of one kind that the window gets of a branch: the last ones."""
@@ -49,6 +49,7 @@ class Branch:
     known: int = 0                           # what was done before this iteration is not in the log
     densified: list[Densified] = field(default_factory=list)
     evaluated: list[Evaluated] = field(default_factory=list)
+    changed: list[OptionChanged] = field(default_factory=list)   # as the user was told; the log is for replays
     on_disk: dict[int, Path] = field(default_factory=dict)
     inherited: dict[int, Path] = field(default_factory=dict)   # files of a branch that was deleted, up to where they part
     tip: int = 0
@@ -60,7 +61,8 @@ class Branch:
         return Branch(name, label, self.name, iteration, folder, self.history.until(iteration),
                       self.log[:self.logged(iteration)], self.known,
                       [e for e in self.densified if e.iteration <= iteration],
-                      [e for e in self.evaluated if e.iteration <= iteration], tip=iteration)
+                      [e for e in self.evaluated if e.iteration <= iteration],
+                      [e for e in self.changed if e.iteration <= iteration], tip=iteration)
 
     def logged(self, iteration: int) -> int:
         """How many entries of the log were made up to an iteration."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from app import messages as m
 from app.data.checkpoints import FOLDER, SUFFIX
+from app.engine.background import Report
+from app.engine.holding import SAVING_SECONDS, writers
 from app.engine.jobs import Job, Refused, Work
 from app.engine.timeline.branches import Branch
 from app.engine.timeline.ring import Kept
@@ -194,7 +196,7 @@ def _enter(engine: Engine, branch: Branch, trainer: Trainer, moment: m.Moment) -
     if branch.folder is not None and branch.folder != engine.run_folder:   # of a run before a reset
         engine.recorder.resume_in(branch.folder)
     engine.recorder.went_on()
-    engine.checkpoints.branched([*branch.densified, *branch.evaluated])
+    engine.checkpoints.branched([*branch.densified, *branch.evaluated, *branch.changed])
     engine.emit(m.ConfigChanged(flatten(engine.config)))
     tell(engine)
     return changed
@@ -205,7 +207,7 @@ def tell(engine: Engine) -> None:
     branch = engine.timeline.now
     assert engine.model is not None
     engine.emit(m.BranchChanged(branch.name, engine.model.iteration, tuple(branch.densified),
-                                branch.evaluated[-1] if branch.evaluated else None))
+                                branch.evaluated[-1] if branch.evaluated else None, tuple(branch.changed)))
     engine.timeline.changed()
 
 
@@ -263,12 +265,18 @@ def delete_branch(engine: Engine, command: m.DeleteBranch) -> None:
     if command.files and branch.folder is not None:
         folder = branch.folder / FOLDER / branch.name
         needed = {path for other in timeline.branches for path in other.inherited.values()}
-        engine.checkpoints.join()   # none of its files is still to come
         engine.jobs.add(Job("delete", _delete_files(engine, folder, needed, branch.label), exclusive=False))
 
 
 def _delete_files(engine: Engine, folder: Path, needed: Collection[Path], label: str) -> Work:
-    count = yield from engine.background(lambda report: delete_files(folder, needed), "delete").wait()
+    saving = writers(engine)
+
+    def work(report: Report) -> int:
+        for helper in saving:   # one of its files may still be to come
+            helper.join(SAVING_SECONDS)
+        return delete_files(folder, needed)
+
+    count = yield from engine.background(work, "delete").wait()
     engine.notice(f"{count} checkpoint{'s' if count != 1 else ''} of branch {label} deleted.")
 
 

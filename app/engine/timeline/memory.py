@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from app.engine.timeline.branches import Branch, Branches, Entry
-from app.messages import Densified, Evaluated
+from app.messages import Densified, Evaluated, OptionChanged
 
 if TYPE_CHECKING:
     from app.engine.timeline.timeline import Timeline
@@ -37,6 +37,7 @@ def memory(timeline: Timeline) -> dict[str, Any]:
         if branch.name != timeline.current:
             told["densified"] = [asdict(event) for event in branch.densified[-EVENTS:]]
             told["evaluated"] = [asdict(event) for event in branch.evaluated[-EVENTS:]]
+            told["changed"] = [asdict(event) for event in branch.changed[-EVENTS:]]
             told["curves"] = {name: [curve.x.tolist(), curve.y.tolist()] for name, curve in branch.frozen_curves().items()}
         branches.append(told)
     return {"entries": [[entry.iteration, dict(entry.options)] for entry in entries], "branches": branches}
@@ -59,6 +60,7 @@ def remember(told: Mapping[str, Any], current: str, now: Branch) -> Branches:
             branch.densified = [Densified(**event) for event in one["densified"]]
             branch.evaluated = [Evaluated(**{**event, "views": tuple(map(tuple, event["views"]))})
                                 for event in one["evaluated"]]
+            branch.changed = [OptionChanged(**event) for event in one.get("changed", ())]
             for name, (x, y) in one["curves"].items():
                 branch.history.series[name].extend(np.array(x), np.array(y))
         branches.add(branch)

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from app.changes import keep_change
 from app.data.checkpoints import FOLDER, SUFFIX
 from app.engine.timeline.branches import Branch, Branches, Entry
 from app.engine.timeline.looks import Looks
 from app.engine.timeline.pace import CapturePace
 from app.engine.timeline.ring import Kept, Ring
-from app.messages import BranchState, Curve, Densified, Evaluated, Event, Moment, TimelineState
+from app.messages import BranchState, Curve, Densified, Evaluated, Event, Moment, OptionChanged, TimelineState
 from app.training.memory import available_bytes
 
 if TYPE_CHECKING:
@@ -210,12 +211,12 @@ class Timeline:
 
     def heard(self, event: Event) -> None:
         """Whatever the window is told; what belongs to a branch is remembered."""
-        if not isinstance(event, (Densified, Evaluated)) or not self.follow():
+        if not isinstance(event, (Densified, Evaluated, OptionChanged)) or not self.follow():
             return
-        if isinstance(event, Densified):
-            self.now.densified.append(event)
+        if isinstance(event, OptionChanged):
+            keep_change(self.now.changed, event)
         else:
-            self.now.evaluated.append(event)
+            (self.now.densified if isinstance(event, Densified) else self.now.evaluated).append(event)   # type: ignore
         self._version += 1
 
     def written(self, path: Path) -> None:

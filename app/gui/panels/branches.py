@@ -39,8 +39,8 @@ class BranchesDialog:
                 button(ui, "Reach it exactly", ui.actions.replay_moments, "A copy of the run trains to this very iteration "
                        "from the kept moment before it, with the options changed as they were")
                 button(ui, "Compare with now", ui.actions.compare_moments, "This moment beside now, and off again  (M)")
-            label(ui, "What was trained after this moment is not lost: it is kept as a branch, with its curves and events.",
-                  Palette.muted, small=True)
+            label(ui, "What was trained after this moment stays as a branch, with its curves and events.", Palette.muted,
+                  small=True)
             heading(ui, "Branches")
             self._table = int(dpg.add_group())
             with dpg.group(show=False) as confirm:
@@ -48,7 +48,8 @@ class BranchesDialog:
                 self._files = int(dpg.add_checkbox(label="its files on disk, too"))
                 tooltip(ui, self._files, "Checkpoints of this branch in the run's folder")
                 with dpg.group(horizontal=True):
-                    button(ui, "Delete it", self._on_delete, "There is no way back", theme=ui.theme.danger)
+                    button(ui, "Delete it", self._on_delete, "Where no checkpoints of it stay there is no way back",
+                           theme=ui.theme.danger)
                     button(ui, "Keep it", self._on_keep, "Nothing happens")
             self._confirm = int(confirm)
             dpg.add_spacer(height=ui.px(4))

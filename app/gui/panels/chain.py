@@ -179,8 +179,8 @@ class ChainView:
                 for cell, values in zip(cells, norms):
                     put(cell, f"{formatting.number(float(np.linalg.norm(values)), 2):>7}")
         lines = [f"{GROUPS[s.group]:<10} lr {formatting.number(s.rate, 3):>8}  " + {
-            "adam": f"moved {np.abs(s.update).max() / s.rate:4.2f} lr", "still": "stands still"}.get(s.rule, s.rule)
-                 for s in states if s.update.size and s.rate > 0]
+            "adam": "moved not known" if np.isnan(s.update).any() else f"moved {np.abs(s.update).max() / s.rate:4.2f} lr",
+            "still": "stands still"}.get(s.rule, s.rule) for s in states if s.update.size and s.rate > 0]
         put(self._rates, "\n".join(lines))
 
     def _on_relative(self, sender: int, value: None, which: tuple[str, int]) -> None:

@@ -207,10 +207,12 @@ class ControlPanel:
         if key != self._phase:
             self._phase = key
             self._show_phase(steering.phase, iteration)
-        found = model.forwarded
+        found = model.forwarded if steering.forwarded else None
         show(self._forwarded, found is not None)
-        put(self._forwarded, "" if found is None else f"Forward, {found.view}: loss {formatting.number(found.loss, 4)}, "
-                                                      f"{formatting.decibel(found.psnr)}, SSIM {formatting.number(found.ssim)}")
+        if found is not None:
+            put(self._forwarded, f"Forward of step {formatting.count(found.iteration)}, {found.view}:\n"
+                f"loss {formatting.number(found.loss, 4)}, {formatting.decibel(found.psnr)}, "
+                f"SSIM {formatting.number(found.ssim)}")
         means = "Means are known after one step for each training view." if math.isnan(steering.mean_loss) else (
             f"Mean of the latest steps: loss {formatting.number(steering.mean_loss, 4)}, "
                  f"{formatting.decibel(steering.mean_psnr)}")

@@ -27,8 +27,9 @@ ABOUT = {
            "pruned, and opacities reset.",
     "absgs": "Ye et al. 2024: as adaptive density control, but large ones are split by the sum of absolute gradients, which "
              "does not cancel inside a blurred region.",
-    "mcmc": "Kheradmand et al. 2024: dead ones move onto opaque ones, 5 % are added an event up to the cap, noise explores. It "
-            "never lowers the number of Gaussians: a run that starts above the cap is trimmed to it, one that goes on is not.",
+    "mcmc": "Kheradmand et al. 2024: dead ones move onto opaque ones, a share (mcmc_growth) is added an event up to the cap, "
+            "noise explores. It never lowers the number of Gaussians: a run that starts above the cap is trimmed to it, one "
+            "that goes on is not.",
     "taming": "Mallick et al. 2024: each event grows to a planned count, those of the highest score most likely, and the last "
               "one reaches the budget exactly.",
     "none": "The Gaussians there are stay as many."}

@@ -6,7 +6,7 @@ from app.gui import formatting
 from app.gui.layout import Rect
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
-from app.gui.view_model import ShownNotice
+from app.gui.view_model import ShownNotice, ViewModel
 from app.gui.widgets import Ui, button, heading, label, put, show
 from app.messages import EngineFailed
 
@@ -48,8 +48,7 @@ class Notices:
                         on_close=self._hide_failure, no_saved_settings=True) as window:
             self._summary = heading(ui, "", first=True)
             dpg.configure_item(self._summary, wrap=ui.px(680), color=Palette.bad)
-            label(ui, "Training is paused and nothing was lost. Reset or open a scene to go on; the text below says where "
-                      "it happened.", Palette.muted, wrap=ui.px(680))
+            self._ways = label(ui, "", Palette.muted, wrap=ui.px(680))
             self._traceback = int(dpg.add_input_text(multiline=True, readonly=True, width=-1, height=ui.px(-36)))
             dpg.bind_item_font(self._traceback, ui.theme.mono)
             button(ui, "Copy", self._on_copy, "Copy the text to the clipboard", width=80)
@@ -79,6 +78,8 @@ class Notices:
             dpg.configure_item(window, pos=(max(x, ui.px(8)), max(bottom, 0)))
             bottom -= ui.px(6)
         failure = ui.model.failure
+        if failure is not None:   # a checkpoint may still be on its way
+            put(self._ways, ways_on(ui.model))
         if failure is not self._failure:
             self._failure = failure
             self.failure_shown = failure is not None
@@ -114,3 +115,15 @@ class Notices:
     def _on_copy(self) -> None:
         if self._failure is not None:
             dpg.set_clipboard_text(f"{self._failure.summary}\n{self._failure.traceback}")
+
+
+def ways_on(model: ViewModel) -> str:
+    """What is known after a failure, and what can be done."""
+    if not model.can_train:
+        return "Open a scene to go on. The text below says where it happened."
+    run, saved = model.snapshot, model.saved
+    known = f"The newest checkpoint is of iteration {formatting.count(saved.iteration)}." if saved is not None else \
+        "There is no checkpoint of this run yet." if run.run_folder else "This run is not recorded, so it has no checkpoints."
+    back = ", and Open takes the run's folder up from the checkpoint" if saved is not None else ""
+    return (f"Training is paused at iteration {formatting.count(run.iteration)}. {known} Train tries to go on from here; Reset "
+            f"begins anew{back}. The text below says where it happened.")

@@ -21,6 +21,7 @@ GROUPS: dict[str, tuple[str, Color]] = {
     "means": ("mean", (95, 179, 196, 255)), "quats": ("quaternion", (154, 139, 208, 255)),
     "log_scales": ("log scale", (127, 191, 138, 255)), "logit_opacities": ("logit opacity", (224, 164, 88, 255)),
     "sh0": ("base colour", (217, 134, 102, 255)), "shN": ("higher SH", (197, 131, 184, 255))}
+NO_POINTS = "Press Train: points appear here, one for each step that is read."
 KINDS = (("ratios", "update / parameter"), ("updates", "mean |update|"))
 
 
@@ -45,7 +46,7 @@ class OptimiserPanel:
             tooltip(ui, kind, "Against the mean size of the parameter, or by itself. A rule of thumb from training networks is "
                               "a ratio near 1e-3; 0 stands still.")
             self._plot()
-            self._empty = label(ui, "Press Train: points appear here, one for each step.", Palette.muted, small=True, wrap=0)
+            self._empty = label(ui, NO_POINTS, Palette.muted, small=True, wrap=0)
             self._table()
             heading(ui, "Rule and factor")
             label(ui, "Each group goes by Adam, by SGD or stands still; the factor multiplies its learning rate of the page "
@@ -108,13 +109,17 @@ class OptimiserPanel:
         known = found is not None and any(len(group.iterations) > 1 for group in found.groups)
         show(self._plot_item, known)
         text = answer.problem if answer is not None and answer.problem else \
-            "Press Train: points appear here, one for each step."
+            NO_POINTS
         if found is not None and found.pending:
             text, known_now = "The gradients of the next step are known; its update is pending.", False
         else:
             known_now = known
+        lost = [GROUPS[group.group][0] for group in found.groups if group.forgotten] if found is not None else []
+        if lost and known_now:
+            text = (f"How far the update went is not known of {', '.join(lost)}: a densification, a reset or an edit by hand "
+                    "has changed since what it is read from.")
         put(self._empty, text)
-        show(self._empty, not known_now)
+        show(self._empty, not known_now or bool(lost))
         for group in found.groups if found is not None else ():
             self._show_group(group)
         if found is not None:

@@ -62,8 +62,8 @@ class Presets:
                         self._rows.append((int(row), tuple(int(dpg.add_text("")) for _ in range(3))))
             dpg.bind_item_font(table, ui.theme.small)
             with dpg.group(horizontal=True, horizontal_spacing=ui.px(6)):
-                self.yes = button(ui, "Apply", self._on_yes, "All of it, from the next step on", width=100,
-                                  theme=ui.theme.primary)
+                self.yes = button(ui, "Apply", self._on_yes, "All of it, from the next step on; what only a new run takes up, "
+                                  "after a reset", width=100, theme=ui.theme.primary)
                 button(ui, "Keep", self._on_keep, "Nothing changes", width=100)
         self.window = int(window)
         dpg.bind_item_theme(window, ui.theme.floating)

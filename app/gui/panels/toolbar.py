@@ -190,13 +190,14 @@ class Toolbar:
     def _on_backend(self, sender: int, value: object, name: str) -> None:
         self.ui.actions.set_backend(name)
 
-    # A reset throws training away, so it asks once.
+    # A reset ends what trains now, so it asks once.
     def _confirm(self) -> None:
         ui = self.ui
         with dpg.window(show=False, no_title_bar=True, no_resize=True, no_move=True, autosize=True, popup=True) as window:
-            label(ui, "Throw this run away and start at iteration 0?", Palette.text)
+            label(ui, "Begin anew at iteration 0, with the options of now?", Palette.text)
+            label(ui, "What was trained stays as a branch; the timeline goes back to it.", Palette.muted, small=True)
             with dpg.group(horizontal=True):
-                button(ui, "Reset", self._on_reset, "Cannot be undone", width=80, theme=ui.theme.danger)
+                button(ui, "Reset", self._on_reset, "The run begins anew as another branch", width=80, theme=ui.theme.primary)
                 button(ui, "Keep", self._on_keep, "Nothing happens", width=80)
         self._confirm_window = int(window)
         dpg.bind_item_theme(window, ui.theme.floating)

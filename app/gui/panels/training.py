@@ -14,9 +14,8 @@ from app.gui.widgets import Rows, Ui, head, heading, put, show
 from app.messages import SaveCheckpoint
 
 OFFSET = 84           # px at 100 % of the value column
-SAVED = ("Iteration of the newest checkpoint, and how long ago. A run saves itself each minute, when it stops and when the "
-         "window closes; open its folder to go on.")
-TIPS = {"loss": "Loss of the last step, on one photograph", "psnr": "Of the last training photograph, before the update",
+TIPS = {"loss": "Loss of the last step, before its update: the mean over its photographs, one where micro_batch is 1",
+        "psnr": "Of the same photographs",
         "test": "Mean PSNR of the held-out views at the last evaluation",
         "ssim": "Mean SSIM of the held-out views at the last evaluation; 1 = the same picture",
         "gaussians": "Count now / limit that densification never exceeds: densify.cap, or, where that is 0, what free memory "
@@ -30,6 +29,7 @@ class TrainingPanel:
     def __init__(self, ui: Ui) -> None:
         self.ui = ui
         self._back = False    # whether figures of a moment of the past are shown
+        self._saves: object = None
 
     def build(self, parent: int) -> None:
         ui = self.ui
@@ -48,7 +48,7 @@ class TrainingPanel:
             rows.add("gaussians", "Gaussians", TIPS["gaussians"])
             rows.add("sh", "SH degree", "Active spherical-harmonics degree; it rises with the iterations")
             rows.add("window", "Densify", "First and last iteration that may densify, with the schedule applied")
-            rows.add("saved", "Saved", SAVED)
+            rows.add("saved", "Saved", "")
             self._save = rows.add_button("saved", "↓", self._on_save, "Save a checkpoint now")
             self._folder = Copied(ui, rows, "run", "Run", "Where the run is recorded: options, curves, events, plots")
             rows.add("threads", "Threads", "Kernel threads that training may use now; dragging leaves one to the window")
@@ -104,6 +104,9 @@ class TrainingPanel:
     def _show_saved(self) -> None:
         model = self.ui.model
         saved, kept = model.saved, bool(model.snapshot.run_folder)
+        if (saves := (kept, model.snapshot.autosave)) != self._saves:
+            self._saves = saves
+            self._rows.explain("saved", saved_tip(*saves))
         if saved is not None:
             text = saved_text(saved.iteration, time.time() - saved.at)
         else:
@@ -113,6 +116,18 @@ class TrainingPanel:
 
     def _on_save(self) -> None:
         self.ui.send(SaveCheckpoint())
+
+
+def saved_tip(kept: bool, autosave: tuple[float, int]) -> str:
+    """What the row of checkpoints is, and when one is written."""
+    if not kept:
+        return "Nothing is recorded, so there are no checkpoints"
+    seconds, iterations = autosave
+    often = [f"every {seconds:g} s"] * (seconds > 0) + [
+        f"every {formatting.count(iterations)} iterations"] * (iterations > 0)
+    when = ", ".join([*often, "at its end", "when it is left"])
+    return (f"Iteration of the newest checkpoint, and how long ago. A run saves itself {when} and when the window closes; open "
+            "its folder to go on.")
 
 
 def saved_text(iteration: int, seconds: float) -> str:

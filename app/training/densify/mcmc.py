@@ -199,8 +199,7 @@ def _multiply(state: TrainState, sources: np.ndarray, keep: np.ndarray, floor: f
     logits[index] = torch.from_numpy(np.log(new / (1.0 - new)).astype(np.float32)).to(device)
     logs[index] = logs[index] + torch.from_numpy(np.log(factors).astype(np.float32)).to(device)[:, None]
     for name in PARAM_GROUPS:
-        for moment in state.optimizer.memories(name):
-            moment[index] = 0.0
+        state.optimizer.forget(name, index)
     parents = torch.from_numpy(sources.astype(np.int64)).to(device)
     parent_uids = host(rows["uids"])[sources]
     uids = state.lineage.give_birth(parent_uids, iteration)

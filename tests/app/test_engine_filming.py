@@ -206,7 +206,8 @@ def test_the_next_densification_is_filmed_as_the_window_shows_it(tmp_path: Path)
 # ---------------------------------------------------------------- pictures in bites
 
 
-@pytest.mark.parametrize("mode", ["color", "depth", "contributors", "ellipsoids", "points", "heatmap", "truth", "error"])
+@pytest.mark.parametrize("mode", ["color", "ellipsoids", *(pytest.param(mode, marks=pytest.mark.thorough) for mode in (
+    "depth", "contributors", "points", "heatmap", "truth", "error"))])
 def test_a_picture_drawn_in_bites_is_the_picture_drawn_whole(mode: str) -> None:
     from app.engine.drawing import Bites, coloured, draw, in_bites, to_bytes
     from app.engine.model import Model

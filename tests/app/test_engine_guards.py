@@ -11,6 +11,7 @@ import pytest
 from app import messages as m
 from app.config import TrainConfig
 from app.data.checkpoints import find
+from app.engine import loop
 from app.records.lines import read_lines
 from app.records.place import Place
 from app.training import checkpoint
@@ -48,13 +49,16 @@ def saved(window: Window) -> list[tuple[int, str]]:
 
 @contextmanager
 def broken(monkeypatch, where: object, name: str, error: Exception):
-    """Calls of it raise."""
+    """Calls of it raise; counts them."""
+    calls = []
+
     def breaks(*_, **__):
+        calls.append(name)
         raise error
 
     with monkeypatch.context() as patch:
         patch.setattr(where, name, breaks)
-        yield
+        yield calls
 
 
 # ---------------------------------------------------------------- saving
@@ -153,6 +157,7 @@ def test_a_nan_that_opening_another_scene_finds_is_of_the_run_that_is_left(keepi
 
 @pytest.mark.parametrize("part", ["timeline.looks.advance", "checkpoints.advance", "viewer.poll", "publisher.publish_if_due"])
 def test_a_turn_that_fails_ends_in_a_failure_that_can_be_read_and_left(keeping, scenes, monkeypatch, part):
+    monkeypatch.setattr(loop, "STUMBLED_SECONDS", 0.01)
     with keeping() as window:
         window.open(scenes[0], play=True)
         window.until(lambda: window.snapshot.iteration > 2)
@@ -160,11 +165,12 @@ def test_a_turn_that_fails_ends_in_a_failure_that_can_be_read_and_left(keeping, 
         owner = window.engine
         for step in owners:
             owner = getattr(owner, step)
-        with broken(monkeypatch, owner, name, RuntimeError("nobody expected this")):
+        with broken(monkeypatch, owner, name, RuntimeError("nobody expected this")) as calls:
             window.until(window.state("failed"))
             (failure,) = window.of(m.EngineFailed)
             assert "nobody expected this" in failure.summary and "breaks" in failure.traceback
-            threading.Event().wait(1.2)   # two more turns of the same
+            before = len(calls)
+            window.until(lambda: len(calls) > before + 2)   # more turns of the same
             window.sync()
             assert len(window.of(m.EngineFailed)) == 1 and window.engine.alive
             window.send(m.Play())         # and it is said again to who tries again

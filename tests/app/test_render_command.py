@@ -222,6 +222,7 @@ def turned(run: Path, out: Path) -> list[Path]:
     return sorted(out.iterdir())
 
 
+@pytest.mark.thorough
 def test_a_run_without_cameras_json_is_turned_about_the_up_of_the_scene_that_it_names(
         tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As runs in the window were once: up is neither -y nor told beside the Gaussians."""

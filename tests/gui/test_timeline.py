@@ -213,6 +213,7 @@ def test_drag_look_compare_and_resume_by_mouse_and_keys(program: Window) -> None
     assert window.get("max(dpg.get_value(shell.plots._plots[0].branches._lines[0])[0])") == now
 
 
+@pytest.mark.thorough
 def test_branches_are_renamed_switched_and_deleted_in_their_window(program: Window) -> None:
     window = program
     assert window.get("shell.model.snapshot.timeline.current") == "slow one"

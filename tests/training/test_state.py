@@ -39,7 +39,8 @@ def everything(trainer: Trainer) -> tuple:
 
 
 @pytest.mark.parametrize("strategy", get_args(StrategyName))
-@pytest.mark.parametrize("at", [0, 1, 9, 10, 11, 15, 23])   # before, at and after a densification (10) and a reset (15)
+@pytest.mark.parametrize("at", [9, 10, 15, *(pytest.param(at, marks=pytest.mark.thorough) for at in (0, 1, 11, 23))])
+# before, at and after a densification (10) and a reset (15)
 def test_C11_a_run_resumed_at_any_step_equals_the_one_that_went_on(scene, strategy, at):
     config = replace(CONFIG, densify=replace(CONFIG.densify, strategy=strategy))
     plain = Trainer(scene, config, backend="cpu")

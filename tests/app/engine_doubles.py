@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -61,6 +63,17 @@ def quick_settings(**changes) -> EngineSettings:
 def open_tiny(path: str, *, progress: Callable[[float, str], None], **_: object) -> Scene:
     progress(0.5, "half way")
     return make_scene(4, 12, size=24, points=20, test_every=2)
+
+
+def gated(real: Callable[..., Any]) -> tuple[threading.Event, Callable[..., Any]]:
+    """(gate, the function as it is on a slow disk): it waits until the gate is set."""
+    gate = threading.Event()
+
+    def slow(*args: Any, **named: Any) -> Any:
+        gate.wait(PATIENCE)
+        return real(*args, **named)
+
+    return gate, slow
 
 
 class Window:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import threading
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from app.training import saving
 from app.training.autosave import AutosaveConfig
 from app.training.checkpoint import newest
 from app.training.trainer import Trainer
-from tests.app.engine_doubles import Window, running_engine
+from tests.app.engine_doubles import Window, gated, running_engine
 from tests.app.test_engine_checkpoints import CONFIG, NEVER, keeping, run_folder, scene_folder, step  # noqa: F401
 
 
@@ -92,12 +91,7 @@ def test_a_branch_from_before_a_reset_goes_on_in_the_folder_of_then(keeping, sce
 
 def test_a_reset_in_a_named_folder_takes_nothing_from_the_run_before(named, scene_folder, monkeypatch, tmp_path):  # noqa: F811
     """Also while its last checkpoint is still being written, so that the folder looks like no run's yet."""
-    gate, real = threading.Event(), saving.checkpoint.write
-
-    def slow(path, *args, **more):
-        gate.wait(30)
-        return real(path, *args, **more)
-
+    gate, slow = gated(saving.checkpoint.write)
     monkeypatch.setattr(saving.checkpoint, "write", slow)
     with named() as window:
         window.open(scene_folder)

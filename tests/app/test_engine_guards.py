@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from app.records.place import Place
 from app.training import checkpoint
 from app.training.autosave import AutosaveConfig
 from app.training.verdict import TrainingStopped
-from tests.app.engine_doubles import QuickTrainer, Window, running_engine, trainer_class
+from tests.app.engine_doubles import QuickTrainer, Window, gated, running_engine, trainer_class
 from tests.app.timeline_doubles import settled, steps, texts
 
 NEVER = AutosaveConfig(seconds=0)
@@ -184,12 +183,7 @@ def test_a_turn_that_fails_ends_in_a_failure_that_can_be_read_and_left(keeping, 
 
 
 def test_deleting_a_branch_and_leaving_a_folder_do_not_wait_for_a_file_that_is_written(keeping, scenes, monkeypatch):
-    gate, real = threading.Event(), checkpoint.write
-
-    def slow(path, *args, **named):
-        gate.wait(30)
-        return real(path, *args, **named)
-
+    gate, slow = gated(checkpoint.write)
     with keeping() as window:
         window.open(scenes[0])
         steps(window, 4)
@@ -208,12 +202,7 @@ def test_deleting_a_branch_and_leaving_a_folder_do_not_wait_for_a_file_that_is_w
 def test_a_run_that_was_taken_up_and_not_trained_is_left_while_it_is_written(keeping, scenes, monkeypatch):
     from tests.records.test_lock import locked
 
-    gate, real = threading.Event(), checkpoint.write
-
-    def slow(path, *args, **named):
-        gate.wait(30)
-        return real(path, *args, **named)
-
+    gate, slow = gated(checkpoint.write)
     with keeping() as window:
         window.open(scenes[0])
         steps(window, 4)

@@ -163,7 +163,7 @@ def place_of(args: WindowArgs) -> Place | None:
         folder = Path(args.model_path).expanduser().absolute()
         require_free(folder)
         prepare_output(folder)
-        return Place(folder, tensorboard=args.tensorboard)
+        return Place(folder.resolve(), tensorboard=args.tensorboard)
     preferences, _ = load(default_path())   # the window says what is wrong with them
     return Place(tensorboard=args.tensorboard) if preferences.record or args.tensorboard else None
 

@@ -35,11 +35,17 @@ class Saved:
 
     path: Path
     iteration: int
-    branch: str
+    branch: str           # the folder that it lies in
     saved_at: float       # seconds since the epoch
     gaussians: int
     nbytes: int           # of the file
     reason: str = ""      # why: "time", "iterations", "close", "stop", "user", "end", "branch", "start"
+    serial: int = 0       # counts the files of a run, since clocks go back
+
+    @property
+    def order(self) -> tuple[int, float]:
+        """Rises from one file of a run to the next."""
+        return self.serial, self.saved_at
 
 
 class CheckpointError(SceneError):
@@ -81,8 +87,9 @@ def describe(path: Path) -> Saved:
     found = header(path)
     try:
         head = json.loads(found["head"])
-        return Saved(path, int(head["iteration"]), str(head.get("branch", MAIN)), float(head.get("saved_at", 0.0)),
-                     int(head.get("gaussians", 0)), path.stat().st_size, str(head.get("reason", "")))
+        return Saved(path, int(head["iteration"]), path.resolve().parent.name, float(head.get("saved_at", 0.0)),
+                     int(head.get("gaussians", 0)), path.stat().st_size, str(head.get("reason", "")),
+                     int(head.get("serial", 0)))
     except (KeyError, ValueError, TypeError, OSError) as error:
         raise CheckpointError(f"{path} is damaged: its header cannot be read ({error}); choose another") from None
 
@@ -95,7 +102,7 @@ def find(run: Path) -> tuple[list[Saved], list[str]]:
             found.append(describe(path))
         except CheckpointError as error:
             complaints.append(str(error))
-    found.sort(key=lambda saved: (saved.saved_at, saved.iteration), reverse=True)
+    found.sort(key=lambda saved: (*saved.order, saved.iteration), reverse=True)
     return found, complaints
 
 
@@ -113,7 +120,7 @@ def none_whole(run: Path, complaints: Sequence[str]) -> str:
 def thin_out(run: Path, budget: int) -> list[Path]:
     """Delete checkpoints until they take at most `budget` bytes; returns what is gone.
 
-    The two that were saved last always stay, by time, which is what resuming goes by, and so does the end of each branch.
+    The two that were saved last always stay, which is what resuming goes by, and so does the end of each branch.
     What a killed process left half-written goes too.
     """
     found, _ = find(run)

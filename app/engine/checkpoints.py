@@ -138,8 +138,7 @@ class Checkpoints:
     def _ready(self) -> bool:
         """Whether there is a run that is kept, in a folder that is its own, and anything of it to save."""
         engine, model = self._engine, self._engine.model
-        return (engine.recorder.holds_folder and engine.run_folder is not None and engine.run_folder.is_dir()
-                and model is not None and model.trainer is not None and model.iteration > 0)
+        return engine.recorder.holds_folder and model is not None and model.trainer is not None and model.iteration > 0
 
     def _begin(self, reason: str) -> None:
         """The state as it is now is copied at once; a helper writes it when the one before has written its own. A copy that
@@ -236,6 +235,7 @@ class Checkpoints:
 
         A file that lies in no run's folder, or in another's, begins a run of its own, on the branch that the engine is on.
         """
+        from app.training.remembered import since
         from app.training.saving import branch_in, branch_of, events_of, history_of, is_of
 
         engine, extra, run = self._engine, found.extra, self._engine.run_folder
@@ -249,7 +249,9 @@ class Checkpoints:
             engine.emit(event, again=True)
         if own:
             self._known = True
-            engine.timeline.remember(extra.get("timeline"))
+            told = extra.get("timeline")
+            engine.timeline.remember(since(told, found, run) if told and run is not None else told)
+            engine.timeline.taken_up()
             before, name = engine.branch, branch_in(run, found) if run is not None else engine.branch
             if name != before:
                 engine.timeline.go_on_as(name)

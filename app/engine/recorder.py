@@ -65,13 +65,15 @@ class Recorder:
     def resume_in(self, folder: Path) -> None:
         """The run that was taken up again goes on in its own folder; the next step says from which iteration."""
         self._begun, self._before = False, []
-        self._leave(folder if self._engine.settings.record is not None and self._holding.take(folder) else None)
+        mine = self._engine.settings.record is not None and (not folder.exists() or self._holding.take(folder))
+        self._leave(folder if mine else None)   # one that is not there is made with the first step, as of a new run
 
     def went_on(self) -> None:
         """The run goes on from the iteration at which it is now, on the branch on which it is now."""
         engine = self._engine
         if self._begun and self._record is not None and engine.model is not None:   # else the first step says so
-            self._record.go_on(engine.model.iteration, engine.seconds, branch=engine.branch, parent=engine.timeline.parent,
+            parent, new = engine.timeline.begins()
+            self._record.go_on(engine.model.iteration, engine.seconds, branch=engine.branch, parent=parent, new=new,
                                config=flatten(engine.config))
 
     @property
@@ -209,12 +211,13 @@ class Recorder:
         self._log_step = log_step
         settings, scene = engine.settings, engine.model.trainer.scene
         what = described(scene, Opening(settings.resolution, settings.long_side, "", settings.eval_every))
+        parent, new = engine.timeline.begins()
         if self._record is None:
             self._record = RunRecord(folder, tensorboard=bool(place and place.tensorboard))
         self._record.begin(
             about(flatten(engine.config), what, backend=engine.backend, threads=settings.threads,
-                  device=device_name(engine.backend)), branch=engine.branch, parent=engine.timeline.parent,
-            iteration=iteration, seconds=engine.seconds if iteration else 0.0)
+                  device=device_name(engine.backend)),
+            branch=engine.branch, parent=parent, new=new, iteration=iteration, seconds=engine.seconds if iteration else 0.0)
         self._record.later(lambda: write_cameras_json(folder / "cameras.json", scene.views))
         if what["kind"] == "demo" and folder.parent == self._root():
             self._record.later(lambda: prune_demos(folder.parent, folder))

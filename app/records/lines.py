@@ -1,8 +1,8 @@
 """Append-only files of one JSON object a line: a killed process loses at most the lines that were not yet written.
 
 A line that is torn (the power went while it was written) is left out by readers, and the next writer begins a new one.
-A line {"cut": K, "branch": NAME, "parent": OTHER} says that the run goes on as branch NAME from iteration K, on the past that
-NAME has, or where it is new, its parent.
+A line {"cut": K, "branch": NAME, "parent": OTHER, "new": true} says that the run goes on as branch NAME from iteration K, on
+the past of its parent; without "new" on its own, if it has one. A name is new again when its branch was deleted.
 """
 
 from __future__ import annotations
@@ -101,6 +101,7 @@ def branches(entries: Iterable[Mapping[str, Any]], *, steps: bool = True) -> dic
             found[name] = rows
             name = str(entry.get("branch") or name)
             past = found.pop(name, None)   # one that is taken up again becomes the last
+            past = None if entry.get("new") else past
             rows = found.get(str(entry.get("parent")), []) if past is None else past
             rows = [row for row in rows if row["iteration"] <= entry["cut"]] if _number(entry["cut"]) else list(rows)
         elif _number(entry.get("iteration")):

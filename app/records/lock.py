@@ -88,6 +88,18 @@ def in_use(folder: Path) -> bool:
     return False
 
 
+def lost(folder: Path) -> bool:
+    """Whether a folder that this process has taken is not there any more, or another one stands in its place."""
+    with _guard:
+        held = _held.get(folder.resolve())
+    if held is None:
+        return False
+    try:
+        return not os.path.samestat(os.stat(folder / FILE), os.fstat(held.file))
+    except OSError:
+        return True
+
+
 def _locked(folder: Path) -> _Held:
     problem = ""
     try:

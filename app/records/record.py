@@ -12,6 +12,7 @@ thumbnails/        BRANCH/iteration_N/VIEW.png: render and photograph side by si
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import shutil
@@ -27,6 +28,7 @@ from app.data.atomic import write_atomic
 from app.data.checkpoints import MAIN
 from app.data.scene import SceneError
 from app.records.lines import EVALUATIONS, EVENTS, METRICS, Lines
+from app.records.lock import lost
 from app.records.place import CONFIG
 
 if TYPE_CHECKING:
@@ -82,16 +84,16 @@ class RunRecord:
 
     # ------------------------------------------------------------------ what the run tells
 
-    def begin(self, about: Mapping[str, Any], *, branch: str = MAIN, parent: str = "", iteration: int = 0,
+    def begin(self, about: Mapping[str, Any], *, branch: str = MAIN, parent: str = "", new: bool = False, iteration: int = 0,
               seconds: float = 0.0) -> None:
-        """The run begins at an iteration, on a branch; a new one has the past of its `parent`. What the branch had after that
+        """The run begins at an iteration, on a branch; a `new` one has the past of its `parent`. What the branch had after that
         iteration no longer counts; other branches stay. Its event is started, restarted or resumed.
         """
         def task() -> None:
             before = self._used or any((self.folder / name).exists() for name in (METRICS, EVENTS, EVALUATIONS))
             self._used = True
             self._config = (json.dumps(about, indent=2, ensure_ascii=False) + "\n").encode()
-            self._go_on(iteration, branch, parent)
+            self._go_on(iteration, branch, parent, new)
             self._event("resumed" if iteration else "restarted" if before else "started", iteration, seconds, now,
                         _named(branch, parent))
 
@@ -100,10 +102,11 @@ class RunRecord:
         self._put(self._set_aside)
         self._put(task)
 
-    def go_on(self, iteration: int, seconds: float, *, branch: str, parent: str = "", config: Mapping[str, Any]) -> None:
+    def go_on(self, iteration: int, seconds: float, *, branch: str, parent: str = "", new: bool = False,
+              config: Mapping[str, Any]) -> None:
         """The run goes on from an iteration, on a branch as in begin(), with the options `config`. The event is "branch"."""
         def task() -> None:
-            self._go_on(iteration, branch, parent)
+            self._go_on(iteration, branch, parent, new)
             self._event("branch", iteration, seconds, now, {**_named(branch, parent), "config": config})
 
         now = time.time()
@@ -162,6 +165,7 @@ class RunRecord:
                 background: tuple[float, float, float]) -> None:
         """A thumbnail of a render [H,W,3] uint8 beside its photograph, which the helper thread loads."""
         def task() -> None:
+            self._require_folder()
             from app.records.thumbnails import file_name, side_by_side
 
             path = self.folder / "thumbnails" / self._branch / f"iteration_{iteration}" / file_name(view)
@@ -173,7 +177,11 @@ class RunRecord:
 
     def later(self, task: Callable[[], object]) -> None:
         """Work for the helper thread that belongs to the record."""
-        self._put(task)
+        def work() -> None:
+            self._require_folder()
+            task()
+
+        self._put(work)
 
     @property
     def whole(self) -> bool:
@@ -266,7 +274,13 @@ class RunRecord:
         if sentence not in self.problems:
             self.problems.append(sentence)
 
+    def _require_folder(self) -> None:
+        """Raises OSError where the folder is gone: what writes there would make it anew, without what was in it."""
+        if lost(self.folder) or not self.folder.is_dir():
+            raise FileNotFoundError(errno.ENOENT, "it was moved or deleted")
+
     def _write(self) -> None:
+        self._require_folder()
         config = self._config
         if config:
             write_atomic(self.folder / CONFIG, lambda stream: stream.write(config))
@@ -296,15 +310,16 @@ class RunRecord:
         stamp = datetime.fromtimestamp(now).astimezone().isoformat(timespec="milliseconds")
         self._events.add({"event": event, "iteration": iteration, "seconds": seconds, "time": stamp, **fields})
 
-    def _go_on(self, iteration: int, branch: str, parent: str) -> None:
+    def _go_on(self, iteration: int, branch: str, parent: str, new: bool) -> None:
         for lines in (self._metrics, self._events, self._evaluations):
-            lines.add({"cut": iteration, **_named(branch, parent)})
+            lines.add({"cut": iteration, **_named(branch, parent)} | ({"new": True} if new else {}))
+        kept = 0 if new else iteration   # nothing of a deleted one that had the name
         if self._board is not None:
-            self._board.go_on(iteration, branch)
+            self._board.go_on(kept, branch)
         self._branch = branch
         for folder in (self.folder / "thumbnails" / branch).glob("iteration_*"):
             number = folder.name.removeprefix("iteration_")
-            if number.isdigit() and int(number) > iteration:
+            if number.isdigit() and int(number) > kept:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _open_board(self) -> None:

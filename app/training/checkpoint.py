@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from app.data.atomic import write_atomic
-from app.data.checkpoints import FORMAT, MAIN, VERSION, CheckpointError, Saved, find, header, none_whole, text_sum
+from app.data.checkpoints import FORMAT, VERSION, CheckpointError, Saved, find, header, none_whole, text_sum
 from app.training.state import RunState
 
 
@@ -34,12 +34,12 @@ class Checkpoint:
     path: Path | None = None   # absolute: its folders say of which run and branch it is
 
 
-def write(path: Path, state: RunState, extra: Mapping[str, Any] | None = None, *, branch: str = MAIN, reason: str = "user"
+def write(path: Path, state: RunState, extra: Mapping[str, Any] | None = None, *, reason: str = "user", serial: int = 0
           ) -> Saved:
     """Write one atomically. Raises SceneError, one sentence, when the disk is full; an older file stays as it is (C10)."""
     arrays = {name: np.ascontiguousarray(array) for name, array in state.arrays.items()}
     now = time.time()
-    head = {"iteration": state.iteration, "branch": branch, "saved_at": now, "gaussians": state.count, "reason": reason}
+    head = {"iteration": state.iteration, "saved_at": now, "serial": serial, "gaussians": state.count, "reason": reason}
     meta = {"format": FORMAT, "version": str(VERSION), "head": json.dumps(head),
             "meta": json.dumps(dict(state.meta), allow_nan=False),
             "extra": json.dumps(_finite(dict(extra or {})), allow_nan=False),
@@ -47,7 +47,7 @@ def write(path: Path, state: RunState, extra: Mapping[str, Any] | None = None, *
     meta["texts"] = str(text_sum(meta))
     data = save(arrays, meta)
     write_atomic(path, lambda stream: stream.write(data))
-    return Saved(path, state.iteration, branch, now, state.count, len(data), reason)
+    return Saved(path, state.iteration, path.parent.name, now, state.count, len(data), reason, serial)
 
 
 def _sum(array: np.ndarray) -> int:

@@ -81,11 +81,12 @@ class Recording:
     """The record of a run without a window, in `out`; `seconds` are those of training alone."""
 
     def __init__(self, out: Path, trainer: Trainer, *, threads: int, how: Opening, tensorboard: bool = False,
-                 say: Callable[[str], None] = print, seconds: float = 0.0, branch: str = MAIN, parent: str = "") -> None:
+                 say: Callable[[str], None] = print, seconds: float = 0.0, branch: str = MAIN, parent: str = "",
+                 new: bool = True) -> None:
         self._trainer, self._say = trainer, say
         self.record = RunRecord(out, tensorboard=tensorboard)
-        self.record.begin(about(flatten(trainer.config), described(trainer.scene, how), backend=trainer.backend,
-                                threads=threads), branch=branch, parent=parent, iteration=trainer.iteration, seconds=seconds)
+        what = about(flatten(trainer.config), described(trainer.scene, how), backend=trainer.backend, threads=threads)
+        self.record.begin(what, branch=branch, parent=parent, new=new, iteration=trainer.iteration, seconds=seconds)
 
     def stepped(self, report: StepReport, seconds: float) -> None:
         if log_step(self.record, self._trainer, report, seconds):

@@ -112,7 +112,7 @@ def train_headless(scene: Scene, config: TrainConfig, out: Path, *, backend: str
         saver = Saver(out, autosave or AutosaveConfig(), lambda: {"scene": described(scene, how), "seconds": leg.seconds}, say,
                       resume_from)
         recording = Recording(out, trainer, threads=threads, how=how, tensorboard=tensorboard, say=say, seconds=seconds,
-                              branch=saver.branch, parent=saver.parent)
+                              branch=saver.branch, parent=saver.parent, new=saver.new)
         leg = Leg(trainer, out, saver, recording, Progress(config.iterations, quiet, trainer.iteration), history, seconds)
         write_cameras_json(out / "cameras.json", scene.views)
         leg.run(test_iterations, save_iterations, fresh=resume_from is None)

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from app.data.checkpoints import MAIN, Saved, begins_as, goes_on_as, place, run_of, thin_out
+from app.data.checkpoints import MAIN, Saved, begins_as, find, goes_on_as, place, run_of, thin_out
 from app.data.scene import SceneError
 from app.history import History
-from app.messages import KEPT_KINDS, Densified, Evaluated, Event, OptionChanged
+from app.messages import KEPT_KINDS, Evaluated, Event
+from app.records.lock import lost
 from app.training import checkpoint
 from app.training.autosave import Autosave, AutosaveConfig
 from app.training.checkpoint import Checkpoint
@@ -27,7 +28,10 @@ OF_THE_WINDOW = ("camera", "view_index", "selected_uid", "timeline")
 
 def write(run: Path, branch: str, state: RunState, extra: Mapping[str, Any], reason: str, budget: int) -> Saved:
     """One checkpoint in its place, and the others of the run within their budget. Raises SceneError."""
-    saved = checkpoint.write(place(run, state.iteration, branch), state, extra, branch=branch, reason=reason)
+    if lost(run):
+        raise SceneError(f"{run} was moved or deleted while the run goes on, so nothing is written there; put it back")
+    serial = 1 + max((saved.serial for saved in find(run)[0]), default=0)
+    saved = checkpoint.write(place(run, state.iteration, branch), state, extra, reason=reason, serial=serial)
     thin_out(run, budget)
     return saved
 
@@ -86,13 +90,16 @@ class Saver:
         self._failing = False
         self._kept = {} if found is None else {name: value for name, value in found.extra.items() if name in OF_THE_WINDOW}
         self.parent = ""   # of a branch that begins here
+        self.new = found is None or not is_of(run, found) or self.branch != branch_of(found)
         if found is not None and not is_of(run, found):
             self._kept.pop("timeline", None)   # branches of another run
         elif found is not None:
             if self.branch != branch_of(found):
                 self.parent = branch_of(found)
             if self._kept.get("timeline"):
-                self._kept["timeline"] = onward(self._kept["timeline"], found, self.branch)
+                from app.training.remembered import onward, since
+
+                self._kept["timeline"] = onward(since(self._kept["timeline"], found, run), found, self.branch)
 
     def stepped(self, report: StepReport) -> None:
         """For the curves and events of whoever opens the run."""
@@ -148,26 +155,6 @@ def is_of(run: Path, found: Checkpoint) -> bool:
 def branch_of(found: Checkpoint) -> str:
     """The branch of a checkpoint that lies in a run's folder: that of its own folder, wherever the file came from."""
     return MAIN if found.path is None else found.path.parent.name
-
-
-def onward(timeline: Mapping[str, Any], found: Checkpoint, branch: str) -> dict[str, Any]:
-    """What a window knows of branches, with the run on `branch` from the checkpoint on; without a window nobody logs what is
-    done to it, so what came before is not replayed across that point."""
-    branches, before = [dict(one) for one in timeline.get("branches", ())], branch_of(found)
-    mine = next((one for one in branches if one.get("name") == before), None)
-    if mine is None:
-        return {}
-    iteration = found.state.iteration
-    if branch != before:
-        kinds = {"densified": Densified, "evaluated": Evaluated, "changed": OptionChanged}
-        events = {name: [asdict(event) for event in events_of(found.extra) if isinstance(event, kind)]   # type: ignore
-                  for name, kind in kinds.items()}
-        lines = {name: [axis.tolist() for axis in series.values()] for name, series in history_of(found).series.items()}
-        mine |= {"tip": iteration, **events, "curves": lines}
-        branches.append({**mine, "name": branch, "label": branch, "parent": before, "fork": iteration, "folder": ""})
-        mine = branches[-1]
-    mine["known"] = iteration
-    return {**timeline, "branches": branches}
 
 
 def resume(trainer: Trainer, found: Checkpoint, changes: Mapping[str, Any]) -> list[str]:

@@ -135,6 +135,7 @@ def test_a_run_taken_up_again_and_a_branch_go_on_in_their_folder(tmp_path, scene
         assert engine.model is not None and engine.model.trainer is not None and folder is not None
         engine.model.trainer.iteration = 25   # the engine rests: nothing is running
         engine.recorder.resume_in(folder)
+        engine.timeline.taken_up()
         window.send(m.Step(5))
         window.until(lambda: window.snapshot.iteration == 30 and window.snapshot.state == "paused")
         engine.model.trainer.iteration = 28

@@ -135,7 +135,7 @@ def test_C10_a_full_disk_keeps_the_old_file(tmp_path, monkeypatch):
 def test_a_run_keeps_within_its_budget_and_branches_do_not_push_each_other_out(tmp_path):
     for branch in ("main", "try"):
         for iteration in range(10, 210, 10):
-            write(place(tmp_path, iteration, branch), some(iteration), branch=branch)
+            write(place(tmp_path, iteration, branch), some(iteration))
     each = place(tmp_path, 10).stat().st_size
     gone = thin_out(tmp_path, 10 * each)
     left = find(tmp_path)[0]

@@ -43,6 +43,8 @@ class Branch:
     label: str
     parent: str = ""
     fork: int = 0
+    origin: str = ""                         # the parent when it began, which may be gone
+    recorded: bool = False                   # whether the record of the run knows it
     folder: Path | None = None               # of the run on disk
     history: History = field(default_factory=History)
     log: list[Entry] = field(default_factory=list)        # in order
@@ -58,11 +60,11 @@ class Branch:
 
     def grow(self, name: str, label: str, iteration: int, folder: Path | None) -> Branch:
         """A new branch with this one's past up to an iteration."""
-        return Branch(name, label, self.name, iteration, folder, self.history.until(iteration),
-                      self.log[:self.logged(iteration)], self.known,
-                      [e for e in self.densified if e.iteration <= iteration],
-                      [e for e in self.evaluated if e.iteration <= iteration],
-                      [e for e in self.changed if e.iteration <= iteration], tip=iteration)
+        return Branch(name, label, self.name, iteration, self.name, folder=folder, history=self.history.until(iteration),
+                      log=self.log[:self.logged(iteration)], known=self.known,
+                      densified=[e for e in self.densified if e.iteration <= iteration],
+                      evaluated=[e for e in self.evaluated if e.iteration <= iteration],
+                      changed=[e for e in self.changed if e.iteration <= iteration], tip=iteration)
 
     def logged(self, iteration: int) -> int:
         """How many entries of the log were made up to an iteration."""

@@ -67,9 +67,9 @@ def _replay(engine: Engine, moment: m.Moment) -> Work:
 
 
 def _owner(engine: Engine, moment: m.Moment) -> str:
-    """The branch that an iteration of another's past belongs to."""
+    """The branch that an iteration of another's past belongs to; where one begins it may have been changed already."""
     owners = [of.name for of, last in engine.timeline.branches.past(moment.branch) if moment.iteration <= last
-              and (moment.iteration > of.fork or not of.parent)]
+              and (moment.iteration >= of.fork or not of.parent)]
     return owners[0] if owners else moment.branch
 
 
@@ -263,18 +263,19 @@ def delete_branch(engine: Engine, command: m.DeleteBranch) -> None:
     engine.jobs.cancel_named(REPLAYING)
     branch = timeline.remove(command.name)
     if command.files and branch.folder is not None:
-        folder = branch.folder / FOLDER / branch.name
+        folders = {branch.folder / FOLDER / branch.name, *(path.parent for path in branch.inherited.values())}
         needed = {path for other in timeline.branches for path in other.inherited.values()}
-        engine.jobs.add(Job("delete", _delete_files(engine, folder, needed, branch.label), exclusive=False))
+        folders -= {other.folder / FOLDER / other.name for other in timeline.branches if other.folder is not None}
+        engine.jobs.add(Job("delete", _delete_files(engine, folders, needed, branch.label), exclusive=False))
 
 
-def _delete_files(engine: Engine, folder: Path, needed: Collection[Path], label: str) -> Work:
+def _delete_files(engine: Engine, folders: Collection[Path], needed: Collection[Path], label: str) -> Work:
     saving = writers(engine)
 
     def work(report: Report) -> int:
         for helper in saving:   # one of its files may still be to come
             helper.join(SAVING_SECONDS)
-        return delete_files(folder, needed)
+        return sum(delete_files(folder, needed) for folder in folders)
 
     count = yield from engine.background(work, "delete").wait()
     engine.notice(f"{count} checkpoint{'s' if count != 1 else ''} of branch {label} deleted.")

@@ -50,7 +50,7 @@ def remember(told: Mapping[str, Any], current: str, now: Branch) -> Branches:
     branches = Branches()
     for one in told["branches"]:
         folder = Path(one["folder"]) if one["folder"] else now.folder
-        branch = now if one["name"] == current else Branch(str(one["name"]), "", folder=folder)
+        branch = now if one["name"] == current else Branch(str(one["name"]), "", folder=folder, recorded=True)
         branch.label, branch.parent, branch.fork = str(one["label"]), str(one["parent"]), int(one["fork"])
         branch.known, branch.tip, branch.seconds = int(one["known"]), int(one["tip"]), float(one["seconds"])
         branch.inherited = {int(iteration): Path(path) for iteration, path in one.get("inherited", {}).items()

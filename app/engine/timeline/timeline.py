@@ -63,10 +63,13 @@ class Timeline:
         """The branch that trains."""
         return self.branches[self.current]
 
-    @property
-    def parent(self) -> str:
-        """The branch that it grew from; '' where there is none."""
-        return self.now.parent if self.current in self.branches else ""
+    def begins(self) -> tuple[str, bool]:
+        """For the record: (the branch from which that of now grew, whether it is new there). From now on it is not."""
+        if not self.follow():
+            return "", True
+        branch, new = self.now, not self.now.recorded
+        branch.recorded = True
+        return branch.origin or branch.parent, new
 
     # ------------------------------------------------------------------ following the run
 
@@ -250,7 +253,7 @@ class Timeline:
         folder, needed = self.now.folder, {path for branch in self.branches for path in branch.inherited.values()}
         for path in sorted((folder / FOLDER).glob("*")) if folder is not None else ():
             if path.is_dir() and path.name not in self.branches:
-                branch = Branch(path.name, path.name, folder=folder)
+                branch = Branch(path.name, path.name, folder=folder, recorded=True)
                 self._scan(branch)
                 if not needed.issuperset(branch.on_disk.values()):   # else one that was deleted, whose past others share
                     branch.tip = branch.known = max(branch.on_disk)
@@ -280,6 +283,11 @@ class Timeline:
         self._others()
         self.changed()
 
+    def taken_up(self) -> None:
+        """The branch that trains is one of a run that was."""
+        if self.follow():
+            self.now.recorded = True
+
     def go_on_as(self, name: str) -> None:
         """The run goes on under this name from where it is: what its branch had gone on to before stays that branch's."""
         if name == self.current or not self.follow():
@@ -289,6 +297,8 @@ class Timeline:
         branch = before.grow(name, name, iteration, before.folder)
         branch.history, before.history = self._engine.history, before.history.until(iteration)
         before.tip = max([iteration, *self._files_of(before)])
+        if before.tip > iteration:
+            before.known = before.tip   # what was done to it after this file is not in the log
         self.take(branch, self._trainer)
         self._scan(before)
         self.changed()

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from app.changes import keep_change
-from app.data.checkpoints import FOLDER, SUFFIX
+from app.data.checkpoints import FOLDER
 from app.engine.timeline.branches import Branch, Branches, Entry
+from app.engine.timeline.files import files_of, unknown
 from app.engine.timeline.looks import Looks
 from app.engine.timeline.pace import CapturePace
 from app.engine.timeline.ring import Kept, Ring
@@ -230,34 +231,15 @@ class Timeline:
                 self._version += 1
 
     def _scan(self, branch: Branch) -> None:
-        """What the run folder has of a branch, by the names of its files."""
-        if branch.folder is None:
-            return
-        found = branch.inherited | self._files_of(branch)
-        if branch.name == self.current and self._trainer is not None:   # not what is of a future that was given up
-            found = {iteration: path for iteration, path in found.items() if iteration <= self._trainer.iteration}
-        branch.on_disk = found
-
-    @staticmethod
-    def _files_of(branch: Branch) -> dict[int, Path]:
-        """Checkpoints of a branch by iteration."""
-        found = {}
-        for path in (branch.folder / FOLDER / branch.name).glob(f"iteration_*{SUFFIX}") if branch.folder is not None else ():
-            number = path.stem.removeprefix("iteration_")
-            if number.isdigit():
-                found[int(number)] = path
-        return found
+        """What the run folder has of a branch; of the one that trains, not what is of a future that was given up."""
+        if branch.folder is not None:
+            now = self._trainer.iteration if branch.name == self.current and self._trainer is not None else None
+            branch.on_disk = {iteration: path for iteration, path in (branch.inherited | files_of(branch)).items()
+                              if now is None or iteration <= now}
 
     def _others(self) -> None:
-        """Branches that the run folder has from before this window was opened; where they parted is not known."""
-        folder, needed = self.now.folder, {path for branch in self.branches for path in branch.inherited.values()}
-        for path in sorted((folder / FOLDER).glob("*")) if folder is not None else ():
-            if path.is_dir() and path.name not in self.branches:
-                branch = Branch(path.name, path.name, folder=folder, recorded=True)
-                self._scan(branch)
-                if not needed.issuperset(branch.on_disk.values()):   # else one that was deleted, whose past others share
-                    branch.tip = branch.known = max(branch.on_disk)
-                    self.branches.add(branch)
+        for branch in unknown(self.now.folder, self.branches):
+            self.branches.add(branch)
 
     def memory(self) -> dict[str, Any]:
         """As JSON, for a checkpoint."""
@@ -296,7 +278,7 @@ class Timeline:
         before, iteration = self.now, self._trainer.iteration
         branch = before.grow(name, name, iteration, before.folder)
         branch.history, before.history = self._engine.history, before.history.until(iteration)
-        before.tip = max([iteration, *self._files_of(before)])
+        before.tip = max([iteration, *files_of(before)])
         if before.tip > iteration:
             before.known = before.tip   # what was done to it after this file is not in the log
         self.take(branch, self._trainer)

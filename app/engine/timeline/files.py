@@ -1,0 +1,30 @@
+"""What a run folder has of branches, by the names of its files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from app.data.checkpoints import FOLDER, SUFFIX
+from app.engine.timeline.branches import Branch, Branches
+
+
+def files_of(branch: Branch) -> dict[int, Path]:
+    """Checkpoints of a branch by iteration."""
+    folder = branch.folder / FOLDER / branch.name if branch.folder is not None else None
+    return {} if folder is None else _by_iteration(folder)
+
+
+def unknown(folder: Path | None, known: Branches) -> Iterator[Branch]:
+    """Branches of a run folder that nobody remembers; where they parted from others is not known."""
+    needed = {path for branch in known for path in branch.inherited.values()}
+    names = {branch.name for branch in known}
+    for path in sorted((folder / FOLDER).glob("*")) if folder is not None else ():
+        files = _by_iteration(path) if path.is_dir() and path.name not in names else {}
+        if files and not needed.issuperset(files.values()):   # else one that was deleted, whose past others share
+            yield Branch(path.name, path.name, folder=folder, on_disk=files, tip=max(files), known=max(files), recorded=True)
+
+
+def _by_iteration(folder: Path) -> dict[int, Path]:
+    return {int(number): path for path in folder.glob(f"iteration_*{SUFFIX}")
+            if (number := path.stem.removeprefix("iteration_")).isdigit()}

@@ -17,6 +17,8 @@ from app.training.autosave import AutosaveConfig
 SWITCH_INTERVAL = 0.001
 """Seconds after which a thread that holds Python's lock gives it up: the window's frame waits for the engine's Python
 code at most this long a time, instead of the default 5 ms."""
+UNSAVED = 2
+"""The exit code where what was to be written at the close could not be."""
 
 
 def launch(path: str | None, *, backend: str = "auto", trace: str | None = None, play: bool = True,
@@ -28,6 +30,7 @@ def launch(path: str | None, *, backend: str = "auto", trace: str | None = None,
     `record` says where runs are recorded; None = nowhere. A run goes on from its newest checkpoint with the options that it
     had but for `changes`, unless it is only to be looked at. The engine loads and compiles while the window comes up. On the
     way out: the engine stops and is joined, then the window's context is destroyed, then helper threads are waited for (G14).
+    The exit code is 2 where the run could not be saved as it was left, as without a window; stderr says why.
     Raises SceneError or another one-sentence error when there is no display or a file cannot be written.
     """
     from app.gui.window import run_window  # Dear PyGui: only for those who open a window
@@ -42,9 +45,14 @@ def launch(path: str | None, *, backend: str = "auto", trace: str | None = None,
     engine.start()
     try:
         with terminated_politely():
-            return run_window(engine.commands, engine.view_requests, engine.events, engine.snapshots,
+            code = run_window(engine.commands, engine.view_requests, engine.events, engine.snapshots,
                               inspect_requests=engine.inspect_requests, trace=trace, on_close=engine.close,
                               title="Splatscope")
     finally:
-        engine.close()
+        ended = engine.close()
         engine.join_helpers()
+    if not ended and engine.recorder.holds_folder:
+        engine.unsaved.add("the end")
+        print(f"splatscope: the engine was still at work and was not waited for longer: {engine.run_folder} has the run as its "
+              "newest checkpoint says, and nothing after it.", file=sys.stderr)
+    return code or (UNSAVED if engine.unsaved else 0)

@@ -155,7 +155,7 @@ class Checkpoints:
         self._autosave.saved(time.monotonic(), self._iteration(), self._mark())
         if failed is not None:
             self._autosave.missed()
-            self._failed(failed, run, reason, of_now=reason != "close")
+            self._failed(failed, run, branch, reason, of_now=reason != "close")
 
     def _copy(self, run: Path, branch: str, reason: str) -> Callable[[Report], Saved] | None:
         """What a helper does to write the state as it is now; None where there is none, since the first step was taken back."""
@@ -197,9 +197,10 @@ class Checkpoints:
         if error is not None or not writer.helper.done.is_set():
             if of_now:
                 self._autosave.missed()
-            self._failed(error, writer.run, writer.reason, of_now=of_now)
+            self._failed(error, writer.run, writer.branch, writer.reason, of_now=of_now)
             return
         saved: Saved = writer.helper.result
+        self._engine.unsaved.discard((writer.run, writer.branch))   # it has what one before it lacks
         self._engine.timeline.written(saved.path)
         if writer.run == self._engine.run_folder:
             self._engine.emit(RunSaved(saved.iteration, saved.saved_at, str(saved.path), saved.nbytes, saved.reason,
@@ -209,7 +210,7 @@ class Checkpoints:
         if saved.reason == "user":
             self._engine.notice(f"Saved {saved.path}.")
 
-    def _failed(self, error: BaseException | None, run: Path, reason: str, *, of_now: bool) -> None:
+    def _failed(self, error: BaseException | None, run: Path, branch: str, reason: str, *, of_now: bool) -> None:
         """Say why there is no file; of one failure after the other only the first, and each that was asked for."""
         engine, count = self._engine, len(self._engine.model.params) if self._engine.model is not None else 0
         if error is None:
@@ -220,6 +221,8 @@ class Checkpoints:
             sentence = f"a checkpoint of {count:,} Gaussians does not fit into memory"
         else:
             sentence = f"a checkpoint could not be made ({type(error).__name__}: {error})"
+        if engine.stopping.is_set():
+            engine.unsaved.add((run, branch))
         if not of_now or engine.stopping.is_set():
             engine.notice(f"The run in {run} could not be saved as it was left: {sentence}", "error", aloud=True)
             return

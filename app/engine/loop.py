@@ -88,6 +88,7 @@ class Engine:
         self.failed = False
         self.commands_done = 0
         self.stopping = threading.Event()
+        self.unsaved: set[object] = set()        # what could not be written at the close; it is said too
         self.clock: Callable[[], float] = time.monotonic
 
         self.jobs = Jobs(self.emit, self.job_failed)
@@ -200,6 +201,8 @@ class Engine:
             self.fail(doing, error)
 
     def job_failed(self, name: str, error: BaseException) -> None:
+        if self.stopping.is_set() and name == work.SAVING:
+            self.unsaved.add(name)
         if isinstance(error, (SceneError, Refused, OSError)):
             self.notice(str(error), "error", aloud=self.stopping.is_set())   # already a sentence for the user
         elif not out_of_memory(self, error):
@@ -245,6 +248,7 @@ class Engine:
             try:
                 action()
             except Exception as error:  # noqa: BLE001 - said on stderr
+                self.unsaved.add(doing)
                 with contextlib.suppress(Exception):
                     self.fail(doing, error)
 

@@ -112,6 +112,12 @@ class Recorder:
         deadline = time.monotonic() + timeout
         for record in self._ended:
             record.close(max(0.0, deadline - time.monotonic()))
+            while record.problems:
+                self._engine.notice(record.problems.popleft(), "warning", aloud=True)
+            if not record.whole:
+                why = "it was still being written" if record.going else "what could not be written is said above"
+                self._engine.unsaved.add(record)
+                self._engine.notice(f"The run's record in {record.folder} is not complete: {why}.", "error", aloud=True)
 
     # ------------------------------------------------------------------ what the engine tells
 

@@ -22,8 +22,10 @@ class AuditArgs:
         "", "The function render(means, quats, scales, opacities, sh, viewmat, K, width, height, background), which returns "
         "the image [H,W,3]; or a shipped one: cpu, reference, plain, gsplat, diff_gaussian_rasterization.")
     json: bool = setting(False, "Print one JSON object instead of text.")
-    report: Annotated[str, tyro.conf.arg(metavar="FILE")] = setting("", "Write the JSON object to this file too.")
-    png: Annotated[str, tyro.conf.arg(metavar="FILE")] = setting("", "Write images, error maps and bars to this PNG.")
+    report: Annotated[str, tyro.conf.arg(metavar="FILE")] = setting("", "Write the JSON object to this file too, in place "
+                                                                        "of an older one.")
+    png: Annotated[str, tyro.conf.arg(metavar="FILE")] = setting("", "Write images, error maps and bars to this PNG, in "
+                                                                     "place of an older one.")
     scene: Annotated[str, tyro.conf.arg(metavar="SCENE_OR_RUN")] = setting(
         "", "Compare on this scene, training run or splat PLY as well.")
     dtype: Literal["auto", "float64", "float32"] = setting(

@@ -20,7 +20,8 @@ SHOWN = 5
 class CompareArgs:
     runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")] = setting(
         (), "Folders of runs, as `splatscope train -m` and the window write them; those of the window also by name alone.")
-    png: Annotated[str, tyro.conf.arg(metavar="FILE")] = setting("", "Also draw the curves of all runs into this picture.")
+    png: Annotated[str, tyro.conf.arg(metavar="FILE")] = setting("", "Also draw the curves of all runs into this picture, in "
+                                                                     "place of an older one.")
     json: bool = setting(False, "Print one JSON object instead of tables.")
 
 

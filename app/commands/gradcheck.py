@@ -30,7 +30,8 @@ class GradcheckArgs:
         "", "Folder of a scene, whose first Gaussians are perturbed by the seed, or of a run, or a Gaussian PLY of one.")
     gaussians: int = setting(50, "Visible Gaussians to check, drawn by the seed.")
     seed: int = setting(0, "Seed of the perturbation, of the choice and of a random cotangent.")
-    report: Annotated[str, tyro.conf.arg(metavar="FILE")] = setting("", "Also write everything that was found as JSON.")
+    report: Annotated[str, tyro.conf.arg(metavar="FILE")] = setting("", "Also write everything that was found as JSON, "
+                                                                        "in place of an older file.")
     backend: Backend = setting("auto", "Whose gradient is checked: auto takes the fastest that runs here.")
     dtype: Literal["float64", "float32"] = setting(
         "float64", "Precision of the gradient that is checked; training uses float32. Differences are always float64.")
@@ -109,7 +110,7 @@ def _write(report: GradientReport, args: GradcheckArgs, notes: list[str]) -> Non
 
     values = {"source": args.source, "seed": args.seed, "notes_on_input": notes, **report.to_json()}
     text = json.dumps(values, indent=1, allow_nan=False) + "\n"
-    write_atomic(Path(args.report), lambda stream: stream.write(text.encode()))
+    write_atomic(Path(args.report).expanduser(), lambda stream: stream.write(text.encode()))
 
 
 def table(report: GradientReport) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
@@ -38,6 +38,8 @@ class RenderArgs:
         "", "Folder of a training run, a checkpoint, or a Gaussian PLY.")
     out: Annotated[str, tyro.conf.arg(aliases=["-o"], metavar="OUT")] = setting(
         "", "A video, NAME.mp4, or a folder for PNGs.")
+    overwrite: bool = setting(False, "Replace a video of that name, or PNGs of the same names in that folder; other files "
+                              "there stay.")
     path: Annotated[str, tyro.conf.arg(metavar="FILE")] = setting("", "Along a camera path, saved in the window's tab Camera.")
     turntable: bool = setting(False, "Once around the middle.")
     views: bool = setting(False, "From every camera of the photographs.")
@@ -101,12 +103,22 @@ def background_of(text: str) -> tuple[float, ...] | None:
     return values
 
 
+def spare(args: RenderArgs, names: Sequence[str] = ()) -> None:
+    """Raises UsageError where something would be replaced that nobody said may be; a folder's pictures have these names."""
+    from app.data.films import in_the_way
+
+    there = "" if args.overwrite else in_the_way(args.out, names)
+    if there:
+        raise UsageError(f"{there}; choose another name for --out, or add --overwrite to replace what is there.")
+
+
 def run(args: RenderArgs) -> int:
     """Draw; returns the exit code. SceneError and UsageError carry one sentence for whoever calls."""
     from app.data.films import check_film
 
     check(args)
     check_film(args.out, args.fps)
+    spare(args)
     where = Path(args.model).expanduser()
     scene = _scene(args)
     source = read_model(where)
@@ -116,6 +128,7 @@ def run(args: RenderArgs) -> int:
 
     views, why = ([], "") if args.path else views_of(where, scene)
     wanted = shots(args, views, surroundings(views, scene, source.means(), args.up))
+    spare(args, wanted.names)
     ready = ready_backend(args.backend)
     for sentence in (*source.notices, guess(args, views, why), ready.sentence):
         if sentence:
@@ -220,7 +233,7 @@ def film(args: RenderArgs, model: FrozenModel, wanted: Shots) -> str:
     from tqdm import tqdm
 
     from app.camera_path import framed
-    from app.data.films import film_size, is_video, open_film
+    from app.data.films import film_size, is_video, older_pictures, open_film
     from app.engine.drawing import coloured, draw, to_bytes
     from app.engine.photographs import Photographs
 
@@ -235,7 +248,8 @@ def film(args: RenderArgs, model: FrozenModel, wanted: Shots) -> str:
     found = _ended(coloured(model, requests, photographs))
     if found.note:   # it would show something else than what was asked for
         raise UsageError(found.note[:1].lower() + found.note[1:])
-    output, done = open_film(args.out, wanted.names, cameras[0].width, cameras[0].height, args.fps), 0
+    output, done = open_film(args.out, wanted.names, cameras[0].width, cameras[0].height, args.fps,
+                             overwrite=args.overwrite), 0
     try:
         for request in tqdm([found.of(request) for request in requests], disable=args.quiet, unit="frame", desc="rendering"):
             output.add(to_bytes(draw(model, request, request.camera, photographs).rgb))
@@ -248,6 +262,8 @@ def film(args: RenderArgs, model: FrozenModel, wanted: Shots) -> str:
         raise
     rate = f", {len(requests) / args.fps:.1f} s" if is_video(args.out) else ""
     sentence = f"{len(requests)} frames of {cameras[0].width} x {cameras[0].height} px{rate}, written to {args.out}"
+    if args.overwrite and not is_video(args.out) and (older := older_pictures(args.out, wanted.names)):
+        say(f"{args.out} also holds {older} older PNG{'s' if older > 1 else ''} of other names, left as before")
     if (legend := found.legend) is not None:
         sentence += f"\n{legend.label} from {legend.lo:.4g} to {legend.hi:.4g} {legend.unit}".rstrip()
     return sentence

@@ -52,7 +52,8 @@ class WindowArgs(TrainConfig):
     timeline_megabytes: int = setting(0, "Memory for moments of the run's past; 0 = a tenth of what is free, at most 1,024.",
                                       unit="MiB", lo=0, hi=1_000_000, valid=Domain("between 0 and 100,000,000", 0, 100_000_000))
     paused: bool = setting(False, "Open the scene without starting to train.")
-    trace: Annotated[str, tyro.conf.arg(metavar="FILE")] = setting("", "Write one JSON line per drawn frame to this file.")
+    trace: Annotated[str, tyro.conf.arg(metavar="FILE")] = setting(
+        "", "Write one JSON line per drawn frame to this file, in place of an older one.")
 
 
 FOR_THE_DEMO = WindowArgs(iterations=3000)
@@ -63,7 +64,8 @@ FOR_THE_DEMO = WindowArgs(iterations=3000)
 class ViewArgs:
     path: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")] = setting("", "A Gaussian PLY or a run folder.")
     backend: Backend = setting("auto", "What renders: auto takes the fastest that runs here.")
-    trace: Annotated[str, tyro.conf.arg(metavar="FILE")] = setting("", "Write one JSON line per drawn frame to this file.")
+    trace: Annotated[str, tyro.conf.arg(metavar="FILE")] = setting(
+        "", "Write one JSON line per drawn frame to this file, in place of an older one.")
 
 
 def demo_path() -> Path:

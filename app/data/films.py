@@ -49,17 +49,32 @@ def is_video(path: str | Path) -> bool:
     return Path(path).suffix.lower() == VIDEO
 
 
+def older_pictures(folder: str | Path, names: Sequence[str]) -> int:
+    """How many other PNGs lie in a folder, which whoever makes a film of all that is there would take for frames."""
+    return len({path.name for path in Path(folder).expanduser().glob("*.png")} - set(names))
+
+
 def film_size(path: str | Path, width: int, height: int) -> tuple[int, int]:
     """The size to draw: a video's sides are even, since its colours have half the resolution (4:2:0), so they round up."""
     return (width + width % 2, height + height % 2) if is_video(path) else (width, height)
 
 
-def open_film(path: str | Path, names: Sequence[str], width: int, height: int, fps: float) -> Film:
-    """An .mp4, or else a folder with a PNG of each name. Raises SceneError, before any work, where that cannot be."""
+def open_film(path: str | Path, names: Sequence[str], width: int, height: int, fps: float, *, overwrite: bool = False) -> Film:
+    """An .mp4, in place of an older one, or else a folder with a PNG of each name; with `overwrite` some may be there already.
+    Raises SceneError, before any work, where that cannot be."""
     check_film(path)
     if is_video(path):
         return VideoFile(Path(path).expanduser(), width, height, fps)
-    return PictureFolder(Path(path).expanduser(), names)
+    return PictureFolder(Path(path).expanduser(), names, overwrite=overwrite)
+
+
+def in_the_way(path: str | Path, names: Sequence[str] = ()) -> str:
+    """What is there already of a video, or of a folder with PNGs of these names, in words; empty where nothing is."""
+    where = Path(path).expanduser()
+    if is_video(where):
+        return f"{path} exists already" if where.exists() else ""
+    taken = [name for name in names if (where / name).exists()]
+    return f"{path} already holds {taken[0]}{f' and {len(taken) - 1} more' if len(taken) > 1 else ''}" if taken else ""
 
 
 def check_film(path: str | Path, fps: float = FPS[0]) -> None:
@@ -173,14 +188,12 @@ class _Stop(BaseException):
 class PictureFolder:
     """PNGs, each whole or not there."""
 
-    def __init__(self, folder: Path, names: Sequence[str]) -> None:
+    def __init__(self, folder: Path, names: Sequence[str], *, overwrite: bool = False) -> None:
         self.folder, self._names = folder, list(names)
         if len(set(self._names)) != len(self._names):
             raise ValueError("two frames have one name")
-        taken = [name for name in self._names if (folder / name).exists()]
-        if taken:
-            raise SceneError(f"{folder} already holds {taken[0]}{f' and {len(taken) - 1} more' if len(taken) > 1 else ''}; "
-                             "choose another folder, or empty it")
+        if not overwrite and (there := in_the_way(folder, names)):
+            raise SceneError(f"{there}; choose another folder, or empty it")
         self._next = 0
 
     def add(self, rgb: np.ndarray) -> None:

@@ -129,6 +129,33 @@ def test_photographs_are_compared_at_the_scenes_views(tmp_path: Path, run_folder
     assert len(list((tmp_path / "error").iterdir())) == len(photos)
 
 
+def test_a_film_that_is_there_is_replaced_only_where_that_is_asked_for(run_folder: Path, tmp_path: Path,
+                                                                       capsys: pytest.CaptureFixture[str]) -> None:
+    """A video and a folder of PNGs alike, and before anything is drawn."""
+    words = ["render", str(run_folder), "--turntable", "--seconds", "1", "--fps", "3", "--width", "32", "--height", "32", *FAST,
+             "--out"]
+    film, folder = tmp_path / "t.mp4", tmp_path / "t"
+    film.write_bytes(b"mine")
+    folder.mkdir()
+    for name in ("frame_00001.png", "frame_00002.png", "frame_00099.png", "notes.txt"):
+        (folder / name).write_bytes(b"mine")
+    before = sorted(tmp_path.iterdir())
+    for out, says in ((film, "exists already"), (folder, "already holds frame_00001.png and 1 more")):
+        assert cli.main([*words, str(out)]) == 2
+        assert capsys.readouterr().err == (f"splatscope: {out} {says}; choose another name for --out, or add --overwrite to "
+                                           "replace what is there.\n")
+    assert sorted(tmp_path.iterdir()) == before and film.read_bytes() == b"mine"
+    assert {file.read_bytes() for file in folder.iterdir()} == {b"mine"}
+    assert cli.main(["render", "nowhere", "--turntable", *FAST, "--out", str(film)]) == 2
+    assert "exists already" in capsys.readouterr().err   # before the Gaussians are looked for
+    assert cli.main([*words, str(film), "--overwrite"]) == 0 and len(film.read_bytes()) > 100
+    assert capsys.readouterr().err == ""
+    assert cli.main([*words, str(folder), "--overwrite"]) == 0
+    assert capsys.readouterr().err == f"splatscope: {folder} also holds 1 older PNG of other names, left as before\n"
+    assert all(pixels(folder / f"frame_0000{k}.png").shape == (32, 32, 3) for k in range(3))
+    assert (folder / "frame_00099.png").read_bytes() == b"mine" == (folder / "notes.txt").read_bytes()
+
+
 @pytest.mark.parametrize(("words", "says"), [
     ([], "needs Gaussians"),
     (["RUN"], "--out"),

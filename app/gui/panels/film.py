@@ -34,10 +34,11 @@ class FilmSection:
         self._path = int(dpg.add_input_text(hint="Path of an .mp4, or of a folder for PNGs", width=-1, on_enter=True,
                                             callback=self._on_export))
         ui.typing.append(self._path)
-        tooltip(ui, self._path, "A video where it ends in .mp4; otherwise a folder with a PNG of each frame")
+        tooltip(ui, self._path, "A video where it ends in .mp4, which replaces an older one of that name; otherwise a folder "
+                "with a PNG of each frame, in which no such frame may lie yet")
         with dpg.group(horizontal=True, horizontal_spacing=ui.px(4)) as idle:
             button(ui, "Export film", self._on_export, "Draw the model as it is now along the path, in the view's mode and "
-                   "colours; training goes on meanwhile", theme=ui.theme.primary)
+                   "colours; training goes on meanwhile. An older video of that name is replaced", theme=ui.theme.primary)
             self._what = label(ui, "", small=True)
         self._idle = int(idle)
         with dpg.group(show=False) as busy:

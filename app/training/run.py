@@ -17,7 +17,7 @@ from tqdm import tqdm
 from app.config import TrainConfig
 from app.data.atomic import write_atomic
 from app.data.cameras_json import write_cameras_json
-from app.data.checkpoints import is_run
+from app.data.checkpoints import Saved, is_run
 from app.data.gaussians import write_gaussians
 from app.data.scene import Scene, SceneError
 from app.messages import Evaluated
@@ -137,6 +137,8 @@ class Leg:
     history: list[dict[str, float]]        # scores of the held-out views
     seconds: float                         # of training, earlier legs included
     evaluation: Evaluation | None = None   # the last
+    cloud: tuple[int, Path] | None = None  # the last point cloud: of which iteration, and where
+    checkpoint: Saved | None = None        # the last
 
     def run(self, test_iterations: Collection[int], save_iterations: Collection[int], *, fresh: bool) -> None:
         trainer = self.trainer
@@ -168,7 +170,7 @@ class Leg:
         self.seconds += time.perf_counter() - began
         self.progress.step(report)
         self.saver.stepped(report)
-        self.recording.saved(self.saver.save_if_due(self.trainer), self.seconds)
+        self.saved(self.saver.save_if_due(self.trainer))
         self.recording.stepped(report, self.seconds)
         while self.trainer.notices:
             say(self.trainer.notices.popleft())
@@ -194,14 +196,21 @@ class Leg:
         trainer = self.trainer
         trainer.settle()
         path, dropped = save_point_cloud(trainer, self.out)
+        self.cloud = trainer.iteration, path
         self.recording.note("saved", self.seconds, path=str(path), gaussians=len(trainer.params) - dropped)
         if dropped:
             say(f"{dropped:,} Gaussians were not finite and are not in {path}")
         reason = "end" if trainer.iteration == trainer.config.iterations else "user"
-        self.recording.saved(self.saver.save(trainer, reason), self.seconds)
+        self.saved(self.saver.save(trainer, reason))
+
+    def saved(self, checkpoint: Saved | None) -> None:
+        """A checkpoint was written, or none was due."""
+        self.checkpoint = checkpoint or self.checkpoint
+        self.recording.saved(checkpoint, self.seconds)
 
     def rescue(self) -> None:
-        """Save what a run that ends early has reached, and say where; a failure here must not hide why it ended."""
+        """Save what a run that ends early has reached, and say where; a failure here must not hide why it ended. What is on
+        disk of this iteration already is not given up for it: an older file stays where a new one cannot be written."""
         trainer = self.trainer
         if not trainer.iteration:
             return
@@ -209,10 +218,14 @@ class Leg:
         try:
             self.saver.save(trainer, "stop")
         except Exception as error:
-            onward = ""
-            say(f"no checkpoint of iteration {trainer.iteration} could be saved ({error})")
+            if self.checkpoint is None or self.checkpoint.iteration != trainer.iteration:
+                onward = ""
+                say(f"no checkpoint of iteration {trainer.iteration} could be saved ({error})")
         try:
-            path, _ = save_point_cloud(trainer, self.out)
+            if self.cloud is not None and self.cloud[0] == trainer.iteration:
+                path = self.cloud[1]
+            else:
+                path, _ = save_point_cloud(trainer, self.out)
         except Exception as error:
             say(f"the parameters of iteration {trainer.iteration} could not be saved ({error})")
         else:

@@ -24,10 +24,11 @@ from app.options import flatten
 from app.records.place import prepare_output
 from app.records.read import read_run
 from app.signals import whole_steps
+from app.training import checkpoint
 from app.training import run as run_module
 from app.training.arrays import to_arrays
 from app.training.backend import ready_backend
-from app.training.recording import Opening
+from app.training.recording import Opening, Recording
 from app.training.run import train_headless
 from app.training.trainer import Trainer
 from app.training.verdict import TrainingStopped
@@ -184,6 +185,34 @@ def test_a_run_that_ends_early_on_a_full_disk_still_says_why_it_ended(tmp_path, 
     with pytest.raises(SceneError, match="photograph 2"):
         train_headless(make_scene(3), TrainConfig(iterations=9), tmp_path, backend="cpu", quiet=True)
     assert "could not be saved" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("fails", ["checkpoint", "record"])
+def test_what_is_written_already_of_the_iteration_at_which_a_run_ends_is_not_written_again(tmp_path, monkeypatch, capsys, fails):
+    """The disk fills up after the point cloud of the last iteration, or after its checkpoint too."""
+    tries, real = [], run_module.save_point_cloud
+    monkeypatch.setattr(run_module, "save_point_cloud", lambda *args: (tries.append(args), real(*args))[1])
+
+    def full(*args, **named):
+        raise SceneError("checkpoint cannot be written (No space left on device)")
+
+    def fill(path, *args, **named):
+        monkeypatch.setattr(checkpoint, "write", full)
+        if fails == "record":
+            saved = write(path, *args, **named)
+            monkeypatch.setattr(Recording, "saved", full)
+            return saved
+        return full()
+
+    write = checkpoint.write
+    monkeypatch.setattr(checkpoint, "write", fill)
+    with pytest.raises(SceneError, match="No space left"):
+        train_headless(make_scene(2), TrainConfig(iterations=3), tmp_path, backend="cpu", threads=1, quiet=True)
+    said, path = capsys.readouterr().err, tmp_path / "point_cloud" / "iteration_3" / "point_cloud.ply"
+    assert len(tries) == 1 and len(read_gaussians(path).gaussians) > 0
+    whole = fails == "record"
+    assert f"the parameters of iteration 3 are saved in {path}{'; --resume goes on' if whole else chr(10)}" in said
+    assert ("no checkpoint of iteration 3" in said) == (not whole) and "could not be saved" not in said
 
 
 def test_ctrl_c_waits_for_the_end_of_a_step_and_a_second_one_does_not():

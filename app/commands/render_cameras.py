@@ -20,6 +20,7 @@ from app.data.checkpoints import find, header
 from app.data.films import frame_names, is_video
 from app.data.open import open_scene
 from app.data.orient import scene_center, scene_extent, scene_up
+from app.data.regular import regular
 from app.data.scene import Scene, SceneError, View
 from app.demo import demo_folder
 from app.records.place import CONFIG
@@ -97,7 +98,7 @@ def _named_scene(model: Path) -> Mapping[str, Any]:
     """How a run's scene was opened, as its record says, or its newest checkpoint; empty where neither does."""
     for folder in model.parents[:3] if model.is_file() else (model,):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            told = json.loads((folder / CONFIG).read_text(encoding="utf-8"))["scene"]
+            told = json.loads(regular(folder / CONFIG).read_text(encoding="utf-8"))["scene"]
             if isinstance(told, dict):
                 return told
     with contextlib.suppress(OSError, SceneError, ValueError, KeyError, TypeError, AttributeError):

@@ -11,6 +11,7 @@ import numpy as np
 
 from app.camera_path import CameraPath, Key, Lens
 from app.data.atomic import write_atomic
+from app.data.regular import regular
 from app.data.scene import SceneError
 
 FORMAT, VERSION = "splatscope camera path", 1
@@ -70,7 +71,7 @@ def load_path(file: str | Path) -> CameraPath:
     """Raises SceneError, one sentence, for a file that cannot be read or holds no path."""
     where = Path(file).expanduser()
     try:
-        found = json.loads(where.read_text(encoding="utf-8"))
+        found = json.loads(regular(where).read_text(encoding="utf-8"))
     except OSError as error:
         raise SceneError(f"{file} cannot be read ({(error.strerror or str(error)).lower()}); check the path") from error
     except ValueError as error:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from app.data.atomic import write_atomic
+from app.data.regular import regular
 from app.data.scene import SceneError, View
 from render.types import Camera
 
@@ -39,7 +40,7 @@ def read_cameras_json(path: str | Path) -> list[tuple[str, Camera]]:
     Raises SceneError, one sentence, for a file that cannot be read or is of another layout.
     """
     try:
-        entries = json.loads(Path(path).read_text(encoding="utf-8"))
+        entries = json.loads(regular(Path(path)).read_text(encoding="utf-8"))
         return [(str(entry["img_name"]), _camera(entry)) for entry in entries]
     except OSError as error:
         raise SceneError(f"{path} cannot be read ({error.strerror or error})") from error

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
+from app.data.regular import regular
 from app.data.ring import NEWEST, surplus
 from app.data.scene import SceneError
 
@@ -67,7 +68,7 @@ def text_sum(meta: Mapping[str, str]) -> int:
 def header(path: Path) -> dict[str, str]:
     """The texts in a file's header. Raises CheckpointError."""
     try:
-        with safe_open(path, framework="np") as file:
+        with safe_open(regular(path), framework="np") as file:
             found = file.metadata() or {}
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{path} is no checkpoint or is damaged ({error}); choose another") from None

@@ -165,6 +165,8 @@ def _recognise_ply(path: Path) -> Recognised:
 
 def _not_a_scene(path: Path) -> str:
     """Why a path is no scene, and what to do about it."""
+    if not path.is_file() and not path.is_dir():
+        return f"{path} is neither a regular file nor a folder; choose the folder of a scene, a run or a PLY"
     if path.is_file():
         if path.suffix.lower() == ".ply":
             return f"{path} is a PLY, not a scene to train on; `splatscope view {path}` shows splats"

@@ -11,6 +11,7 @@ import numpy as np
 from plyfile import PlyData, PlyElement, PlyElementParseError, PlyHeaderParseError
 
 from app.data.atomic import write_atomic
+from app.data.regular import regular
 from app.data.scene import PointCloud, SceneError
 from render.config import SH_C0
 
@@ -43,7 +44,7 @@ class Header:
 def read_header(path: Path) -> Header:
     """Parse the header and refuse what cannot be read: not a PLY, unknown types, a body shorter than announced."""
     try:
-        with open(path, "rb") as stream:
+        with open(regular(path), "rb") as stream:
             head = stream.read(_MAX_HEADER)
         total = path.stat().st_size
     except OSError as error:

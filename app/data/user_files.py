@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from app.data.atomic import write_atomic
+from app.data.regular import regular
 from app.data.scene import SceneError
 
 
@@ -20,7 +21,7 @@ class Unreadable(ValueError):
 def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file; empty where there is no file. Raises Unreadable."""
     try:
-        found = json.loads(path.read_bytes())   # bytes, since some editors begin a file with a byte order mark
+        found = json.loads(regular(path).read_bytes())   # bytes, since some editors begin a file with a byte order mark
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:

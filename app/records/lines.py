@@ -77,6 +77,8 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     """Every whole line of a file, in order; nothing where there is no file. Raises OSError where it cannot be read."""
     if not path.exists():
         return []
+    if not path.is_file():   # a pipe would wait forever for somebody who writes
+        raise OSError(f"{path.name} is not a regular file")
     found = []
     for line in path.read_bytes().split(b"\n"):
         try:

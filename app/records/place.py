@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 from app.data.checkpoints import FOLDER, SUFFIX
+from app.data.regular import regular
 from app.data.scene import SceneError
 from app.records.lock import in_use
 
@@ -91,5 +92,5 @@ def prune_demos(root: Path, spare: Path, keep: int = KEPT_DEMOS) -> list[Path]:
 
 def _of_demo(folder: Path) -> bool:
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        return json.loads((folder / CONFIG).read_text(encoding="utf-8"))["scene"]["kind"] == "demo"
+        return json.loads(regular(folder / CONFIG).read_text(encoding="utf-8"))["scene"]["kind"] == "demo"
     return False

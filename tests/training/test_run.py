@@ -188,7 +188,7 @@ def test_a_run_that_ends_early_on_a_full_disk_still_says_why_it_ended(tmp_path, 
 
 
 @pytest.mark.parametrize("fails", ["checkpoint", "record"])
-def test_what_is_written_already_of_the_iteration_at_which_a_run_ends_is_not_written_again(tmp_path, monkeypatch, capsys, fails):
+def test_what_is_written_of_the_iteration_at_which_a_run_ends_is_not_written_again(tmp_path, monkeypatch, capsys, fails):
     """The disk fills up after the point cloud of the last iteration, or after its checkpoint too."""
     tries, real = [], run_module.save_point_cloud
     monkeypatch.setattr(run_module, "save_point_cloud", lambda *args: (tries.append(args), real(*args))[1])

@@ -12,6 +12,8 @@ from app import messages as m
 from app.config import StrategyName
 from app.engine.timeline import pace
 from app.inspection.questions import Sight, XRayQuestion
+from app.records.place import Place
+from app.training.autosave import AutosaveConfig
 from tests.app.engine_doubles import request_for, running_engine
 from tests.app.timeline_doubles import CONFIG, REAL, bits, branch, settled, steps, texts
 
@@ -116,6 +118,32 @@ def test_what_was_done_by_hand_is_not_crossed():
         assert "Iteration 13 cannot be reached: nothing is kept between it and the last change made by hand" in texts(window)
 
 
+def test_why_a_moment_of_a_run_that_was_taken_up_cannot_be_reached_is_said_truly(tmp_path):
+    """Nothing was changed by hand: nothing is kept before it, or nobody knows what was done before the file."""
+    place, saving = Place(tmp_path / "run"), AutosaveConfig(seconds=0.0, iterations=5)
+    with running_engine(CONFIG, record=place, autosave=saving, **REAL) as window:
+        window.open()
+        for _ in range(2):
+            steps(window, 5)
+            window.until(lambda: window.snapshot.iteration in branch(window).on_disk)
+        steps(window, 2)
+    for forgets in (False, True):   # as a run without a window forgets
+        with running_engine(CONFIG, record=place, **REAL) as window:
+            window.send(m.OpenScene(str(tmp_path / "run"), False))
+            window.until(lambda: window.snapshot.iteration == 12 and window.snapshot.state == "paused")
+            if forgets:
+                window.engine.timeline.now.known = 12
+            for goal in (0, 7):
+                window.send(m.Replay(m.Moment("main", goal)))
+                settled(window)
+            said = texts(window)
+            assert "by hand" not in said and not window.of(m.EngineFailed)
+            assert "Iteration 0 cannot be reached: no moment before it is kept, and a replay only goes forward;" in said
+            assert (7 in branch(window).replayed) == (not forgets)
+            assert ("Iteration 7 cannot be reached: what was done before iteration 12 is not known, since the run was taken up "
+                    "from a file; choose a kept moment." in said) == forgets
+
+
 def test_branches_keep_their_curves_and_events_and_can_be_renamed_and_deleted():
     with running_engine(CONFIG, **REAL) as window:
         window.open()
@@ -131,6 +159,7 @@ def test_branches_keep_their_curves_and_events_and_can_be_renamed_and_deleted():
         assert len(window.snapshot.branch_curves["main"]["count"].x) == 30
         steps(window, 5)
         window.send(m.RenameBranch("main", "first try"), m.RenameBranch("slow means", "first try"),
+                    m.RenameBranch("main", "red\x1b[31m"), m.RenameBranch("main", "two\nlines"), m.RenameBranch("main", "a\0b"),
                     m.DeleteBranch("slow means"),
                     m.BranchFrom(m.Moment("main", 99)), m.BranchFrom(m.Moment("main", 3), "a/b"),
                     m.BranchFrom(m.Moment("main", 3), "Slow Means"), m.SwitchBranch("nowhere"))
@@ -139,6 +168,7 @@ def test_branches_keep_their_curves_and_events_and_can_be_renamed_and_deleted():
         for words in ("There is a branch first try already", "The branch that trains cannot be deleted", "99 is none of them",
                       "'a/b' cannot be the name", "There is a branch Slow Means already", "There is no branch nowhere"):
             assert words in texts(window)
+        assert texts(window).count("A branch is called by 1 to 40 printable characters.") == 3
         before = bits(window)
         window.send(m.DeleteBranch("main"))
         settled(window)

@@ -238,8 +238,8 @@ def rename_branch(engine: Engine, command: m.RenameBranch) -> None:
         return
     if command.name not in timeline.branches:
         engine.notice(f"There is no branch {command.name}.", "warning")
-    elif not label or len(label) > 40:
-        engine.notice("A branch is called by 1 to 40 letters.", "warning")
+    elif not label or len(label) > 40 or not label.isprintable():   # as a line break, or what colours a terminal
+        engine.notice("A branch is called by 1 to 40 printable characters.", "warning")
     elif any(branch.label == label and branch.name != command.name for branch in timeline.branches):
         engine.notice(f"There is a branch {label} already; choose another name.", "warning")
     else:

@@ -128,9 +128,24 @@ def _start(engine: Engine, moment: Moment) -> Generator[Progress | None, None, K
     if kept is None and problem:
         raise Refused(problem)
     if kept is None:
-        raise Refused(f"Iteration {moment.iteration:,} cannot be reached: nothing is kept between it and the last change made "
-                      "by hand before it; choose a kept moment")
+        raise Refused(f"Iteration {moment.iteration:,} cannot be reached: {_why_not(engine, moment)}; choose a kept moment")
     return kept
+
+
+def _why_not(engine: Engine, moment: Moment) -> str:
+    """Why a moment cannot be replayed from any other."""
+    timeline, goal = engine.timeline, moment.iteration
+    branch = timeline.branches[moment.branch]
+    kept = [one.iteration for one in timeline.kept(branch.name)] + [iteration for _, iteration in timeline.files(branch.name)]
+    if not any(iteration < goal for iteration in kept):
+        return "no moment before it is kept, and a replay only goes forward"
+    if any(not entry.options and branch.known <= entry.iteration <= goal for entry in branch.log):
+        return "nothing is kept between it and the last change made by hand before it"
+    if branch.known:
+        between = ", and nothing is kept between the two" if branch.known < goal else ""
+        return (f"what was done before iteration {branch.known:,} is not known, since the run was taken up from a file"
+                f"{between}")
+    return "of no moment that is kept before it is it known what had been done to the run by then"
 
 
 def rebuild(engine: Engine, kept: Kept, report: Report) -> Trainer:

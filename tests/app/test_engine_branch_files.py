@@ -157,6 +157,22 @@ def test_a_parent_that_is_deleted_before_the_first_step_leaves_its_past(keeping,
     assert [iteration for iteration, _ in rows(folder)["b1"]] == list(range(1, 16))
 
 
+def test_a_branch_of_one_that_took_no_step_has_the_past_of_both(keeping, scene_folder):  # noqa: F811
+    with keeping(autosave=AutosaveConfig(seconds=0, iterations=4)) as window:
+        window.open(scene_folder)
+        step(window, 4)
+        window.until(lambda: window.of(m.RunSaved))
+        step(window, 3)
+        folder = run_folder(window)
+    with keeping() as window:
+        window.open(str(place(folder, 4)))
+        assert window.engine.branch == "main-2"
+        go(window, m.BranchFrom(m.Moment("main-2", 4), "b1"), "b1")
+        step(window, 2)
+    assert [iteration for iteration, _ in rows(folder)["b1"]] == list(range(1, 7))
+    assert rows(folder)["b1"][:4] == rows(folder)["main"][:4]
+
+
 def test_a_reset_that_took_no_step_is_recorded_when_it_is_come_back_to(keeping, scene_folder):  # noqa: F811
     with keeping() as window:
         window.open(scene_folder)

@@ -43,7 +43,7 @@ class Branch:
     label: str
     parent: str = ""
     fork: int = 0
-    origin: str = ""                         # the parent when it began, which may be gone
+    origin: str = ""                         # the branch with its past that the record knows, whether or not it is gone
     recorded: bool = False                   # whether the record of the run knows it
     folder: Path | None = None               # of the run on disk
     history: History = field(default_factory=History)
@@ -60,7 +60,8 @@ class Branch:
 
     def grow(self, name: str, label: str, iteration: int, folder: Path | None) -> Branch:
         """A new branch with this one's past up to an iteration."""
-        return Branch(name, label, self.name, iteration, self.name, folder=folder, history=self.history.until(iteration),
+        known = self.name if self.recorded else self.origin
+        return Branch(name, label, self.name, iteration, known, folder=folder, history=self.history.until(iteration),
                       log=self.log[:self.logged(iteration)], known=self.known,
                       densified=[e for e in self.densified if e.iteration <= iteration],
                       evaluated=[e for e in self.evaluated if e.iteration <= iteration],

@@ -134,11 +134,12 @@ class Control:
         trainer.update()
 
     def _densify(self, trainer: Trainer) -> None:
-        if trainer.phase == "update":
-            event = self._end_step(trainer).densified
-            if event is not None and (event.cloned or event.split or event.pruned or event.relocated or not event.reset):
-                return   # it was due
-        densifying.at_once(self._engine, trainer)
+        """The end of a step is what the schedule says, so that the parts together are the whole; between steps, an event."""
+        if trainer.phase != "update":
+            densifying.at_once(self._engine, trainer)
+        elif self._end_step(trainer).densified is None:
+            self._engine.notice(f"Step {trainer.iteration:,} is done; the schedule brings no densification in it. Densify between "
+                                "two steps makes one at once.")
 
     def _end_step(self, trainer: Trainer) -> StepReport:
         engine = self._engine

@@ -73,7 +73,9 @@ def test_the_parts_of_a_step_one_by_one_and_what_the_window_is_told(shared):
     assert not np.array_equal(trainer.params.means.detach(), start)
     take(window, "optimiser")
     assert "already moved" in said(window)
-    steering = take(window, "densify")   # nothing is due at iteration 1: an event at once
+    steering = take(window, "densify")   # nothing is due at iteration 1: the parts together are the whole step
+    assert steering.phase == "" and not window.of(m.Densified) and "brings no densification" in said(window)
+    steering = take(window, "densify")   # between steps: an event at once
     assert steering.phase == "" and window.of(m.Densified)[-1] == m.Densified(1, cloned=2, count=len(trainer.params))
     take(window, "optimiser")
     assert "take the backward pass first" in said(window)

@@ -138,8 +138,8 @@ class Control:
         if trainer.phase != "update":
             densifying.at_once(self._engine, trainer)
         elif self._end_step(trainer).densified is None:
-            self._engine.notice(f"Step {trainer.iteration:,} is done; the schedule brings no densification in it. Densify between "
-                                "two steps makes one at once.")
+            self._engine.notice(f"Step {trainer.iteration:,} is done; the schedule brings no densification in it. Densify "
+                                "between two steps makes one at once.")
 
     def _end_step(self, trainer: Trainer) -> StepReport:
         engine = self._engine

@@ -25,8 +25,8 @@ PARTS = (
     ("backward", "Backward", "Find the gradients of the next step. They show in heatmaps, panels and the card of a Gaussian; "
                              "the parameters stand still."),
     ("optimiser", "Optimiser", "Move the parameters by the gradients that are known."),
-    ("densify", "Densify", "End the step under way, with the densification that the schedule brings, if any. Between two steps: "
-                           "make one at once."))
+    ("densify", "Densify", "End the step under way, with the densification that the schedule brings, if any. "
+                           "Between two steps: make one at once."))
 GOALS: dict[str, tuple[str, str, float | None]] = {   # label, unit, first value
     "densify": ("the next densification", "", None), "loss": ("the mean loss is below", "", 0.05),
     "psnr": ("the mean training PSNR is above", "dB", 25.0), "test_psnr": ("the held-out PSNR is above", "dB", 25.0),

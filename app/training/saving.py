@@ -29,7 +29,7 @@ OF_THE_WINDOW = ("camera", "view_index", "selected_uid", "timeline")
 def write(run: Path, branch: str, state: RunState, extra: Mapping[str, Any], reason: str, budget: int) -> Saved:
     """One checkpoint in its place, and the others of the run within their budget. Raises SceneError."""
     if lost(run):
-        raise SceneError(f"{run} was moved or deleted while the run goes on, so nothing is written there; put it back")
+        raise SceneError(f"{run} was moved or deleted: put it back")
     serial = 1 + max((saved.serial for saved in find(run)[0]), default=0)
     saved = checkpoint.write(place(run, state.iteration, branch), state, extra, reason=reason, serial=serial)
     thin_out(run, budget)

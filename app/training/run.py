@@ -146,6 +146,7 @@ class Leg:
                 say(f"{self.out} has checkpoints of an earlier run, which stay; this one begins anew as {self.saver.branch}, "
                     "and --resume will mean it (--start_checkpoint FILE goes on with the other)")
                 self.saver.save(trainer, "start")   # so that resuming means this run from now on
+            self.say_notices()   # where the run starts from, before it does
             while trainer.iteration < trainer.config.iterations:
                 self.step()
                 last = trainer.iteration == trainer.config.iterations
@@ -171,6 +172,9 @@ class Leg:
         self.saver.stepped(report)
         self.saved(self.saver.save_if_due(self.trainer))
         self.recording.stepped(report, self.seconds)
+        self.say_notices()
+
+    def say_notices(self) -> None:
         while self.trainer.notices:
             say(self.trainer.notices.popleft())
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from app.commands.errors import UsageError, check_output
+from app.commands.errors import UsageError, check_output, say
 from render.config import setting
 
 SHOWN = 5
@@ -42,7 +43,7 @@ def run(args: CompareArgs) -> int:
     from app.data.atomic import write_atomic
     from app.records.compare import as_json, compare, text
 
-    found = compare([read_run(where(name)) for name in args.runs])
+    found = compare([read_run(folder) for folder in once(args.runs)])
     print(json.dumps(as_json(found), indent=1) if args.json else text(found))
     if args.png:
         from app.records.plots import png, side_by_side
@@ -50,6 +51,18 @@ def run(args: CompareArgs) -> int:
         data = png(side_by_side(found.runs, found.names))
         write_atomic(Path(args.png).expanduser(), lambda stream: stream.write(data))
     return 0
+
+
+def once(names: Sequence[str]) -> list[Path]:
+    """The folders that names stand for; one that is named again, maybe otherwise, is left out and said."""
+    folders: dict[Path, Path] = {}
+    again: dict[Path, str] = {}
+    for folder in map(where, names):
+        if folders.setdefault(folder.resolve(), folder) is not folder:
+            again[folder.resolve()] = str(folders[folder.resolve()])
+    for name in again.values():
+        say(f"the run {name} is named more than once; it is compared once")
+    return list(folders.values())
 
 
 def where(name: str) -> Path:

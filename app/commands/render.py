@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from app.commands.render_cameras import Shots
     from app.config import TrainConfig
     from app.engine.frozen_model import FrozenModel
-    from render.types import GaussianParams
+    from render.types import Camera, GaussianParams
 
 T = TypeVar("T")
 LARGEST_SIDE = 8192
@@ -64,7 +64,7 @@ class RenderArgs:
         (), "What is up, for the turntable; without it as the photographs say.")
     backend: Backend = setting("auto", "What renders: auto takes the fastest that runs here.")
     threads: int = setting(0, "CPU threads; 0 = all.", lo=0, hi=MOST_THREADS)
-    quiet: bool = setting(False, "No progress bar and no summary.")
+    quiet: bool = setting(False, "No progress bar, no summary, and nothing of what will be drawn.")
 
 
 def check(args: RenderArgs) -> None:
@@ -230,12 +230,11 @@ def _of_checkpoint(where: Path) -> Source:
 def film(args: RenderArgs, model: FrozenModel, wanted: Shots) -> str:
     """Draw every shot and write it; returns what was done. What is finished when it ends early is kept, as far as it is
     whole."""
-    from tqdm import tqdm
-
     from app.camera_path import framed
     from app.data.films import film_size, is_video, older_pictures, open_film
     from app.engine.drawing import coloured, draw, to_bytes
     from app.engine.photographs import Photographs
+    from app.progress import progress_bar
 
     sizes = [film_size(args.out, camera.width, camera.height) for camera in wanted.cameras]
     cameras = [camera if (camera.width, camera.height) == size else framed(camera, *size)
@@ -250,10 +249,15 @@ def film(args: RenderArgs, model: FrozenModel, wanted: Shots) -> str:
         raise UsageError(found.note[:1].lower() + found.note[1:])
     output, done = open_film(args.out, wanted.names, cameras[0].width, cameras[0].height, args.fps,
                              overwrite=args.overwrite), 0
+    if not args.quiet:
+        rate = f" at {args.fps:g} frames per second" if is_video(args.out) else ""
+        say(f"drawing {counted(cameras)}{rate}")
     try:
-        for request in tqdm([found.of(request) for request in requests], disable=args.quiet, unit="frame", desc="rendering"):
-            output.add(to_bytes(draw(model, request, request.camera, photographs).rgb))
-            done += 1
+        with progress_bar(len(requests), unit="frame", desc="rendering", quiet=args.quiet) as bar:
+            for request in map(found.of, requests):
+                output.add(to_bytes(draw(model, request, request.camera, photographs).rgb))
+                done += 1
+                bar.update()
         output.finish()
     except BaseException:
         output.abort()
@@ -261,12 +265,20 @@ def film(args: RenderArgs, model: FrozenModel, wanted: Shots) -> str:
             say(f"{done} of {len(requests)} pictures are in {args.out}")
         raise
     rate = f", {len(requests) / args.fps:.1f} s" if is_video(args.out) else ""
-    sentence = f"{len(requests)} frames of {cameras[0].width} x {cameras[0].height} px{rate}, written to {args.out}"
+    sentence = f"{counted(cameras)}{rate}, written to {args.out}"
     if args.overwrite and not is_video(args.out) and (older := older_pictures(args.out, wanted.names)):
         say(f"{args.out} also holds {older} older PNG{'s' if older > 1 else ''} of other names, left as before")
     if (legend := found.legend) is not None:
         sentence += f"\n{legend.label} from {legend.lo:.4g} to {legend.hi:.4g} {legend.unit}".rstrip()
     return sentence
+
+
+def counted(cameras: Sequence[Camera]) -> str:
+    """How many frames of which size; photographs, and so their views, may be of several."""
+    width, height = max(camera.width for camera in cameras), max(camera.height for camera in cameras)
+    several = len({(camera.width, camera.height) for camera in cameras}) > 1
+    frames = f"{len(cameras):,} frame{'s' if len(cameras) > 1 else ''}"
+    return f"{frames} of {'at most ' if several else ''}{width} x {height} px"
 
 
 def _ended(work: Generator[Any, None, T]) -> T:

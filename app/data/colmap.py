@@ -119,7 +119,6 @@ def _warnings(root: Path, best: Model, models: list[Model], located: Located, on
 
 def _finite_points(points: PointCloud | None, folder: Path, warnings: list[str]) -> PointCloud | None:
     if points is None:
-        warnings.append("The scene has no 3D points: training starts from random ones inside the cameras' bounds.")
         return None
     finite = np.isfinite(points.positions).all(axis=1)
     lost = len(points.positions) - int(finite.sum())

@@ -128,6 +128,8 @@ def _list(path: Path, images: str | None, resolution: int, progress: Progress | 
 def _recognise_scene(path: Path, listing: Listing) -> Recognised:
     warnings = list(listing.warnings)
     views = build_views(listing.photos, resolution=1, long_side=0, cache=ImageCache(0), warnings=warnings)
+    if listing.points is None:   # whoever trains says it with how many
+        warnings.append("The scene has no 3D points: training starts from random ones.")
     notice = alpha_notice(listing.photos)
     largest = max((photo.header for photo in listing.photos), key=lambda header: header.width * header.height)
     return Recognised(

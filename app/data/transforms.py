@@ -217,20 +217,19 @@ def _points(root: Path, metas: list[dict[str, Any]], warnings: list[str]) -> Poi
         file = root / named.replace("\\", "/")
         if file.is_file():
             return _non_empty(read_points(file), file, warnings)
-        warnings.append(f"ply_file_path names {named}, which is not there: training starts from random points.")
+        warnings.append(f"ply_file_path names {named}, which is not there.")
         return None
     for name in POINT_FILES:
         if (root / name).is_file():
             warnings.append(f"Initial points are taken from {name}.")
             return _non_empty(read_points(root / name), root / name, warnings)
-    warnings.append("The scene has no 3D points: training starts from random ones inside the cameras' bounds.")
     return None
 
 
 def _non_empty(points: PointCloud, file: Path, warnings: list[str]) -> PointCloud | None:
     if len(points.positions):
         return points
-    warnings.append(f"{file.name} has no usable points: training starts from random ones.")
+    warnings.append(f"{file.name} has no usable points.")
     return None
 
 

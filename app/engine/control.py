@@ -343,7 +343,7 @@ def none_due(trainer: Trainer) -> str:
     due = (i for i in ahead if i % plan.every == 0 or i % plan.reset_every == 0)   # nothing is due between these
     if any(trainer.strategy.due(i, plan) for i in due):
         return ""
-    return f"No densification is to come; the schedule {plan.window}."
+    return f"No densification is to come: {plan.window}."
 
 
 def set_option(engine: Engine, command: m.SetOption) -> None:

@@ -17,6 +17,7 @@ from app.messages import Curve, GaussianReport, Histogram, Snapshot
 if TYPE_CHECKING:
     from app.engine.loop import Engine
     from app.engine.model import Model
+    from app.training.trainer import Trainer
 
 INTERVAL = 1.0 / 60.0
 """Seconds between two snapshots, at least."""
@@ -121,7 +122,7 @@ class Publisher:
             selected=self._selected(model), answers=engine.inspector.answers, seconds=engine.seconds,
             view_name=engine.view_name, timeline=engine.timeline.state(),
             branch_curves=engine.timeline.branch_curves(), steering=engine.control.state(), selection=engine.selection.state(),
-            densify_window=(trainer.schedule.start, trainer.schedule.stop) if trainer is not None else (0, 0))
+            densify_window=None if trainer is None else densify_window(trainer))
 
     def rate(self) -> float:
         """Steps per second of the last RATE_SECONDS, or of the last few steps where they are slower."""
@@ -169,6 +170,13 @@ class Publisher:
                 self._report = report(model, index, request.camera)
             self._report_of, self._report_held = of, (model, request.camera)
         return self._report
+
+
+def densify_window(trainer: Trainer) -> tuple[int, ...]:
+    """The first and the last iteration that densify before the run ends; empty where none does."""
+    if trainer.config.densify.strategy == "none":
+        return ()
+    return trainer.schedule.first_and_last(trainer.config.iterations) or ()
 
 
 def device_name(backend: str) -> str:

@@ -25,7 +25,7 @@ def fate(trainer: Trainer, index: int) -> Fate:
     reset = _next(trainer.iteration, plan.reset_every, end) if isinstance(strategy, AdaptiveDensityControl) else None
     verdict, why = "nothing", "This run does not densify."
     if runs and event is None:
-        why = "Densification is over."
+        why = "No densification is to come."
     elif runs and event is not None and is_frozen(trainer, index):
         why = "It is frozen."
     elif isinstance(strategy, MarkovChain):

@@ -101,7 +101,7 @@ class Snapshot:
     seconds: float = 0.0                   # spent training since iteration 0, pauses left out
     view_name: str = ""                    # photograph of the last step
     job: JobProgress | None = None         # the long job that runs now
-    densify_window: tuple[int, int] = (0, 0)   # first and last iteration that may densify, schedule applied
+    densify_window: tuple[int, ...] | None = None   # first and last iteration that densify; () = none does, None = no run
     answers: Mapping[str, Answer] = field(default_factory=dict)    # to the newest InspectRequest, by instrument
     selection: SelectionState = SelectionState()
     steering: Steering = Steering()        # the step under way, and what the run goes on for

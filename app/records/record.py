@@ -57,7 +57,7 @@ def log_interval(iteration: int) -> int:
 class RunRecord:
     """Writes into `folder`, which exists. Every method returns at once; flush() and close() wait for the thread.
 
-    What cannot be written is said once, as a sentence in `problems`; the run is not disturbed.
+    What cannot be written is said once, and again at the end, as a sentence in `problems`; the run is not disturbed.
     """
 
     def __init__(self, folder: Path, *, tensorboard: bool = False, flush_seconds: float = FLUSH_SECONDS) -> None:
@@ -71,6 +71,7 @@ class RunRecord:
         self._wake, self._hurry, self._closing = threading.Event(), threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
         self._failing = False
+        self._ending = False                 # nothing more comes, so what cannot be written now never is
         self._unfinished = False             # tables and plots could not be made at the end
         self._used = False                   # by a run that began in this record
         self._config = b""                   # of config.json, while it is not written
@@ -212,7 +213,7 @@ class RunRecord:
     def end(self, then: Callable[[], object] | None = None) -> None:
         """Nothing more comes: tables and plots are made, and the thread calls `then` and ends. Returns at once."""
         if not self._closing.is_set():
-            self._afterwards = then
+            self._afterwards, self._ending = then, True
             self._put(self._finish)
             self._closing.set()
             self._hurry.set()
@@ -263,12 +264,13 @@ class RunRecord:
         return False
 
     def _complain(self, error: OSError | SceneError) -> None:
-        if not self._failing:
+        if not self._failing or self._ending:
             self._failing = True
             cause = error.__cause__ if isinstance(error, SceneError) else error
             reason = (getattr(cause, "strerror", None) or str(error)).lower()
-            self._say(f"The run's record in {self.folder} cannot be written ({reason}): training goes on, and the figures "
-                      "are written as soon as that is possible again.")
+            then = ("what was still to be written is missing" if self._ending else
+                    "training goes on, and the figures are written as soon as that is possible again")
+            self._say(f"The run's record in {self.folder} cannot be written ({reason}): {then}.")
 
     def _say(self, sentence: str) -> None:
         if sentence not in self.problems:

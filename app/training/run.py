@@ -22,6 +22,7 @@ from app.data.gaussians import write_gaussians
 from app.data.scene import Scene, SceneError
 from app.messages import Evaluated
 from app.options import config_from, flatten
+from app.progress import progress_bar
 from app.records.about import versions
 from app.records.lock import take
 from app.records.place import prepare_output
@@ -54,9 +55,7 @@ class Progress:
     bar: tqdm = field(init=False)
 
     def __post_init__(self) -> None:
-        terminal = sys.stderr.isatty()
-        self.bar = tqdm(total=self.total, initial=self.initial, disable=self.quiet, file=sys.stderr, unit="it",
-                        dynamic_ncols=terminal, mininterval=0.2 if terminal else 5.0, desc="training")
+        self.bar = progress_bar(self.total, unit="it", desc="training", quiet=self.quiet, initial=self.initial)
 
     def step(self, report: StepReport) -> None:
         for name in ("loss", "psnr") if report.measured else ():
@@ -147,6 +146,7 @@ class Leg:
                 say(f"{self.out} has checkpoints of an earlier run, which stay; this one begins anew as {self.saver.branch}, "
                     "and --resume will mean it (--start_checkpoint FILE goes on with the other)")
                 self.saver.save(trainer, "start")   # so that resuming means this run from now on
+            self.say_notices()   # where the run starts from, before it does
             while trainer.iteration < trainer.config.iterations:
                 self.step()
                 last = trainer.iteration == trainer.config.iterations
@@ -172,6 +172,9 @@ class Leg:
         self.saver.stepped(report)
         self.saved(self.saver.save_if_due(self.trainer))
         self.recording.stepped(report, self.seconds)
+        self.say_notices()
+
+    def say_notices(self) -> None:
         while self.trainer.notices:
             say(self.trainer.notices.popleft())
 

@@ -38,6 +38,12 @@ class Schedule:
         found = (max(iteration, self.start) // self.every + 1) * self.every
         return found if found < self.stop else None
 
+    def first_and_last(self, end: int | None = None) -> tuple[int, int] | None:
+        """The first and the last iteration that densify, of a run that goes to `end`; None where none does."""
+        first = self.next_densification(0)
+        stop = self.stop if end is None else min(self.stop, end + 1)
+        return None if first is None or first >= stop else (first, (stop - 1) // self.every * self.every)
+
     def ordinal(self, iteration: int) -> tuple[int, int]:
         """(which densification of the schedule the next one is, counted from 1; how many there are).
 
@@ -54,9 +60,15 @@ class Schedule:
 
     @property
     def window(self) -> str:
-        """The densification window in words, for the panel and the help (F18)."""
-        return (f"densifies every {self.every} after {self.start} and before {self.stop}, "
-                f"made for {self.length} iterations")
+        """When it densifies, a clause (F18). Short schedules are made of so few events that there may be one, or none."""
+        made = f"made for {self.length:,} iterations"
+        found = self.first_and_last()
+        if found is None:
+            return (f"no densification fits into {self.length:,} iterations, with one every {self.every:,} after "
+                    f"{self.start:,} and before {self.stop:,}")
+        if found[0] == found[1]:
+            return f"it densifies once, at iteration {found[0]:,}, {made}"
+        return f"it densifies every {self.every:,} after {self.start:,} and before {self.stop:,}, {made}"
 
 
 def resolve(config: TrainConfig) -> Schedule:
@@ -74,10 +86,18 @@ def resolve(config: TrainConfig) -> Schedule:
 
 def window_moves(config: TrainConfig) -> str:
     """What a change of `iterations` does to the densification window, in one sentence (F18)."""
+    found = resolve(config)
+    if config.densify.strategy == "none":
+        after = "the strategy is none, so nothing densifies."
+    elif not config.schedule_iterations:
+        after = f"{found.window}."
+    else:
+        after = "the densification window does not move with the length of the run"
+        none = found.first_and_last(config.iterations) is None
+        after += f", and no densification falls into its {config.iterations:,} iterations." if none else "."
     if config.schedule_iterations:
-        return (f"Schedules stay as made for {config.schedule_iterations} iterations: "
-                "the densification window does not move with the length of the run.")
-    return f"Schedules follow the length of the run: it {resolve(config).window}."
+        return f"Schedules stay as made for {config.schedule_iterations:,} iterations: {after}"
+    return f"Schedules follow the length of the run: {after}"
 
 
 def means_lr(config: TrainConfig, iteration: int, extent: float) -> float:

@@ -103,7 +103,8 @@ def test_lines_of_the_record_that_cannot_be_written_at_the_close_end_with_2(
     assert opened(fill) == 2
     said = capsys.readouterr().err
     folder = next((tmp_path / "runs").iterdir())
-    assert f"The run's record in {folder} cannot be written (no space left on device)" in said
+    assert f"The run's record in {folder} cannot be written (no space left on device): what was still to be " \
+           "written is missing." in said
     assert f"The run's record in {folder} is not complete: what could not be written is said above." in said
 
 

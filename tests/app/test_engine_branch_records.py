@@ -206,6 +206,27 @@ def test_what_comes_after_the_last_step_is_in_the_last_checkpoint(keeping, scene
         assert window.of(m.Evaluated)[0].iteration == 6
 
 
+@pytest.mark.parametrize("label", ["my favourite", "the first"])
+def test_a_branch_that_is_deleted_without_its_files_comes_back_under_its_label(keeping, scene_folder, label):  # noqa: F811
+    with keeping() as window:
+        window.open(scene_folder)
+        step(window, 6)
+        go(window, m.BranchFrom(m.Moment("main", 3), "gone"), "gone")
+        step(window, 2)
+        go(window, m.SwitchBranch("main"), "main")
+        window.send(m.RenameBranch("gone", label), m.DeleteBranch("gone", False))
+        window.until(lambda: len(window.snapshot.timeline.branches) == 1 and window.snapshot.job is None)
+        window.send(m.RenameBranch("main", "the first"))
+        window.sync()
+        folder = run_folder(window)
+    for _ in range(2):
+        with keeping() as window:
+            window.open(str(folder))
+            labels = {branch.name: branch.label for branch in window.snapshot.timeline.branches}
+            assert labels == {"main": "the first", "gone": "gone" if label == "the first" else label}   # none is there twice
+            step(window, 1)
+
+
 def test_a_run_that_was_left_is_not_saved_in_the_name_of_the_next(keeping, scene_folder):  # noqa: F811
     with keeping() as window:
         window.open(scene_folder)

@@ -123,10 +123,15 @@ def test_f11_count_and_cap_are_shown_with_the_window_of_densification():
     with running_engine(TrainConfig(iterations=30_000)) as window:
         window.open()
         assert 0 < window.snapshot.gaussians <= window.snapshot.cap
-        assert window.snapshot.densify_window == (500, 15_000)
+        assert window.snapshot.densify_window == (600, 14_900)
         window.send(m.SetOption("iterations", 2000))
         window.until(lambda: window.snapshot.densify_window[1] < 2000)
         assert any("densif" in n.text for n in window.of(m.Notice))
+        window.send(m.SetOption("iterations", 100))
+        window.until(lambda: window.snapshot.densify_window == ())
+        assert any("no densification fits into 100 iterations" in n.text for n in window.of(m.Notice))
+        window.send(m.SetOption("iterations", 2000), m.SetOption("densify.strategy", "none"))
+        window.until(lambda: window.snapshot.iterations == 2000 and window.snapshot.densify_window == ())
 
 
 def test_m03_memory_is_told_by_kind():

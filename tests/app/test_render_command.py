@@ -18,6 +18,7 @@ from PIL import Image
 
 import app.__main__ as cli
 from app.camera_path import CameraPath, Key
+from app.commands.render import counted
 from app.config import TrainConfig
 from app.data.camera_paths import save_path
 from app.data.cameras_json import write_cameras_json
@@ -102,6 +103,25 @@ def test_a_path_is_followed_into_a_video(run_folder: Path, tmp_path: Path, capsy
     for frame, camera in zip((frames[0], frames[-1]), path.cameras_at([0.0, 1.0], 64, 48)):
         assert np.abs(frame - drawn(camera, background=0.0)).mean() < 0.03
     assert sorted(p.name for p in tmp_path.iterdir()) == [out.name, "path.json"]
+
+
+def test_what_will_be_drawn_is_said_first_and_a_file_gets_few_lines_of_progress(run_folder: Path, tmp_path: Path,
+                                                                                capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["render", str(run_folder), "--turntable", "--seconds", "4", "--fps", "10", "--width", "32", "--height", "24",
+             "--backend", "reference", "--out"]
+    assert cli.main([*words, str(tmp_path / "film.mp4")]) == 0
+    first, *bars = capsys.readouterr().err.replace("\r", "\n").split("\n")
+    assert first == "splatscope: drawing 40 frames of 32 x 24 px at 10 frames per second"
+    assert 1 <= sum("rendering" in line for line in bars) < 8   # not one for each of the 40
+    assert cli.main([*words, str(tmp_path / "pictures")]) == 0
+    assert capsys.readouterr().err.startswith("splatscope: drawing 40 frames of 32 x 24 px\n")
+    assert cli.main([*words, str(tmp_path / "quiet.mp4"), "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_views_of_several_sizes_are_not_said_to_be_of_one() -> None:
+    wide, high = ring(2, 40, 30)[0], ring(2, 20, 50)[1]
+    assert counted([wide, high]) == "2 frames of at most 40 x 50 px" and counted([wide]) == "1 frame of 40 x 30 px"
 
 
 def test_a_turntable_in_false_colours_has_one_range(run_folder: Path, tmp_path: Path,

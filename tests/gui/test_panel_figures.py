@@ -19,7 +19,7 @@ from app.gui.panels.open_scene import is_open
 from app.gui.panels.plots import short_lines
 from app.gui.panels.step_menu import refusal
 from app.gui.panels.timeline import scale
-from app.gui.panels.training import saved_text, saved_tip
+from app.gui.panels.training import densifies, saved_text, saved_tip
 from app.gui.panels.views import ViewsPanel
 from app.gui.preferences import Preferences
 from app.gui.view_model import ViewModel
@@ -58,6 +58,12 @@ def test_the_row_saved_leaves_room_for_its_button(iteration: int, seconds: float
 def test_when_a_run_saves_itself_is_said_from_the_settings(autosave: tuple[float, int], text: str) -> None:
     assert text in saved_tip(True, autosave) and "not recorded" not in saved_tip(True, autosave)
     assert "no checkpoints" in saved_tip(False, autosave) and "saves itself" not in saved_tip(False, autosave)
+
+
+@pytest.mark.parametrize(("window", "text"), [(None, "–"), ((), "not in this run"), ((416, 416), "once, at 416"),
+                                              ((600, 14_900), "600 to 14 900")])
+def test_the_row_densify_says_what_comes(window: tuple[int, ...] | None, text: str) -> None:
+    assert " ".join(densifies(window).split()) == text
 
 
 def test_after_a_failure_what_is_known_is_said_and_every_way_on() -> None:

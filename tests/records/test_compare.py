@@ -90,6 +90,18 @@ def test_runs_of_one_name_are_told_apart_and_equal_ones_differ_in_nothing(tmp_pa
     assert differences([read_run(path) for path in both]) == {}
 
 
+def test_a_run_that_is_named_again_is_compared_once_and_it_is_said(runs, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["compare", runs[0]]) == 0
+    alone = capsys.readouterr()
+    assert main(["compare", runs[0], os.path.relpath(runs[0]), f"{runs[0]}{os.sep}"]) == 0
+    said = capsys.readouterr()
+    assert said.out == alone.out and not alone.err
+    assert said.err == f"splatscope: the run {runs[0]} is named more than once; it is compared once\n"
+    assert main(["compare", runs[0], runs[1], runs[0], "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["runs"]) == 2
+
+
 def test_different_scenes_are_pointed_out(tmp_path, capsys):
     for name in ("fox", "banana"):
         record = make(tmp_path / name)

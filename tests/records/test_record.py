@@ -190,6 +190,19 @@ def test_a_full_disk_is_said_once_leaves_nothing_half_written_and_loses_nothing(
     assert not record.problems and read_run(record.folder).series("loss")[0] == list(range(1, 71))
 
 
+def test_at_the_end_no_figures_are_promised_any_more(tmp_path, monkeypatch):
+    record = make(tmp_path / "run")
+    record.begin(described())
+    train(record, 1, 20)
+    assert record.flush()
+    full_disk(monkeypatch)
+    train(record, 21, 30)
+    assert record.flush() and "training goes on" in record.problems.popleft()
+    record.close()
+    assert [sentence for sentence in record.problems if "what was still to be written is missing." in sentence]
+    assert not any("training goes on" in sentence for sentence in record.problems) and not record.whole
+
+
 def test_a_full_disk_at_the_start_keeps_the_description_for_later(tmp_path, monkeypatch):
     from app.data import atomic
 
@@ -218,7 +231,8 @@ def test_a_folder_that_is_removed_meanwhile_disturbs_nobody(tmp_path):
         path.unlink()
     record.folder.rmdir()
     train(record, 11, 30)
-    assert record.close() and len(record.problems) == 1 and "training goes on" in record.problems[0]
+    assert record.close() and 1 <= len(record.problems) <= 2 and not record.whole
+    assert "(it was moved or deleted): what was still to be written is missing." in record.problems[-1]
 
 
 @pytest.mark.parametrize(("files", "sentence"), [

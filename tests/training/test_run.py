@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -34,6 +35,7 @@ from app.training.trainer import Trainer
 from app.training.verdict import TrainingStopped
 from render.backends import compile, cpu
 from render.backends.compile import CompileError
+from tests.data.synthetic import transforms_scene
 from tests.training.tiny import make_scene
 
 ROOT = Path(__file__).parents[2]
@@ -338,3 +340,11 @@ def test_a_CXX_that_does_not_run_is_said_once(monkeypatch, capsys):
     assert capsys.readouterr().err.count("$CXX is 'no-such-compiler', which does not run") == 1
     monkeypatch.delenv("CXX")
     assert compile.cxx_problem() == ""
+
+
+def test_random_start_points_are_announced_once_with_their_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scene = transforms_scene(tmp_path / "scene")
+    out = tmp_path / "out"
+    assert run(TrainArgs(source=str(scene), model_path=str(out), iterations=2, init_points=150, backend="cpu", threads=1)) == 0
+    said = [line for line in re.split(r"[\r\n]+", capsys.readouterr().err) if "points" in line]
+    assert said == ["splatscope: The scene has no points: training starts from 150 random ones inside what the cameras see."]

@@ -61,8 +61,29 @@ def test_schedule_iterations_sets_the_length_the_schedules_are_made_for():
 def test_F18_it_is_said_whether_the_window_moves_with_the_iterations():
     moving = schedule.window_moves(TrainConfig(iterations=2000))
     found = schedule.resolve(TrainConfig(iterations=2000))
-    assert str(found.start) in moving and str(found.stop) in moving
+    assert f"after {found.start:,} and before {found.stop:,}," in moving
     assert "does not move" in schedule.window_moves(TrainConfig(iterations=2000, schedule_iterations=30000))
+
+
+def test_a_run_without_room_for_a_densification_says_so():
+    said = schedule.window_moves(TrainConfig(iterations=100))
+    assert "no densification fits into 100 iterations" in said and "it densifies" not in said
+    assert "no densification fits" in schedule.window_moves(TrainConfig(densify=DensifyConfig(stop=0)))
+    once = TrainConfig(iterations=1000, schedule_iterations=0)
+    alone = next(n for n in range(100, 2000) if sum(map(schedule.resolve(TrainConfig(iterations=n)).densifies, range(n))) == 1)
+    assert "densifies once, at iteration" in schedule.window_moves(replace(once, iterations=alone))
+    assert "none" in schedule.window_moves(replace(once, densify=DensifyConfig(strategy="none")))
+    short = replace(once, iterations=100, schedule_iterations=30_000)
+    assert "no densification falls into its 100 iterations" in schedule.window_moves(short)
+    assert "no densification" not in schedule.window_moves(replace(short, iterations=1000))
+
+
+@pytest.mark.parametrize("length", [1, 2, 100, 545, 560, 800, 2000, 30_000])
+@pytest.mark.parametrize("end", [None, 90, 600, 700])
+def test_the_first_and_last_densification_are_those_that_happen(length: int, end: int | None):
+    found = schedule.resolve(TrainConfig(iterations=length))
+    happen = [i for i in range(1, (length if end is None else end) + 1) if found.densifies(i)]
+    assert found.first_and_last(end) == ((happen[0], happen[-1]) if happen else None)
 
 
 def test_means_rate_decays_exponentially_times_the_extent():

@@ -276,7 +276,7 @@ def test_F18_raising_the_iterations_says_that_the_window_moves():
     trainer = Trainer(make_scene(), TrainConfig(iterations=1000), backend="cpu")
     stop = trainer.schedule.stop
     trainer.set_option("iterations", 4000)
-    assert trainer.schedule.stop > stop and any(str(trainer.schedule.stop) in text for text in trainer.notices)
+    assert trainer.schedule.stop > stop and any(f"{trainer.schedule.stop:,}" in text for text in trainer.notices)
 
 
 def test_F09_toggling_absgrad_starts_its_statistic_anew_and_never_mixes():

@@ -106,6 +106,7 @@ class Branches:
 
     def __init__(self) -> None:
         self._all: dict[str, Branch] = {}
+        self.left: dict[str, str] = {}   # labels by name of those that are forgotten, while their files stay
 
     def __getitem__(self, name: str) -> Branch:
         return self._all[name]
@@ -121,6 +122,7 @@ class Branches:
 
     def add(self, branch: Branch) -> Branch:
         self._all[branch.name] = branch
+        self.left.pop(branch.name, None)
         return branch
 
     def remove(self, name: str) -> Branch:

@@ -16,13 +16,16 @@ def files_of(branch: Branch) -> dict[int, Path]:
 
 
 def unknown(folder: Path | None, known: Branches) -> Iterator[Branch]:
-    """Branches of a run folder that nobody remembers; where they parted from others is not known."""
+    """Branches of a run folder that nobody remembers but for, maybe, their labels; where they parted from others is not
+    known."""
     needed = {path for branch in known for path in branch.inherited.values()}
-    names = {branch.name for branch in known}
+    names, labels = {branch.name for branch in known}, {branch.label for branch in known}
     for path in sorted((folder / FOLDER).glob("*")) if folder is not None else ():
         files = _by_iteration(path) if path.is_dir() and path.name not in names else {}
         if files and not needed.issuperset(files.values()):   # else one that was deleted, whose past others share
-            yield Branch(path.name, path.name, folder=folder, on_disk=files, tip=max(files), known=max(files), recorded=True)
+            label = known.left.get(path.name, path.name)
+            yield Branch(path.name, path.name if label in labels else label, folder=folder, on_disk=files, tip=max(files),
+                         known=max(files), recorded=True)
 
 
 def _by_iteration(folder: Path) -> dict[int, Path]:

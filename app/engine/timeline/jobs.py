@@ -262,6 +262,8 @@ def delete_branch(engine: Engine, command: m.DeleteBranch) -> None:
         return
     engine.jobs.cancel_named(REPLAYING)
     branch = timeline.remove(command.name)
+    if not command.files:
+        timeline.branches.left[branch.name] = branch.label   # they are found when the run is opened again
     if command.files and branch.folder is not None:
         folders = {branch.folder / FOLDER / branch.name, *(path.parent for path in branch.inherited.values())}
         needed = {path for other in timeline.branches for path in other.inherited.values()}

@@ -40,7 +40,8 @@ def memory(timeline: Timeline) -> dict[str, Any]:
             told["changed"] = [asdict(event) for event in branch.changed[-EVENTS:]]
             told["curves"] = {name: [curve.x.tolist(), curve.y.tolist()] for name, curve in branch.frozen_curves().items()}
         branches.append(told)
-    return {"entries": [[entry.iteration, dict(entry.options)] for entry in entries], "branches": branches}
+    return {"entries": [[entry.iteration, dict(entry.options)] for entry in entries], "branches": branches,
+            "left": dict(timeline.branches.left)}
 
 
 def remember(told: Mapping[str, Any], current: str, now: Branch) -> Branches:
@@ -48,6 +49,7 @@ def remember(told: Mapping[str, Any], current: str, now: Branch) -> Branches:
     ValueError for what is not of its making."""
     entries = [Entry(int(iteration), dict(options)) for iteration, options in told["entries"]]
     branches = Branches()
+    branches.left = {str(name): str(label) for name, label in dict(told.get("left", {})).items()}
     for one in told["branches"]:
         folder = Path(one["folder"]) if one["folder"] else now.folder
         branch = now if one["name"] == current else Branch(str(one["name"]), "", folder=folder, recorded=True)

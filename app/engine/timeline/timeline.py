@@ -238,7 +238,7 @@ class Timeline:
                               if now is None or iteration <= now}
 
     def _others(self) -> None:
-        for branch in unknown(self.now.folder, self.branches):
+        for branch in list(unknown(self.now.folder, self.branches)):
             self.branches.add(branch)
 
     def memory(self) -> dict[str, Any]:

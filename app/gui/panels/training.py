@@ -47,7 +47,7 @@ class TrainingPanel:
             rows.add("ssim", "   SSIM", TIPS["ssim"])
             rows.add("gaussians", "Gaussians", TIPS["gaussians"])
             rows.add("sh", "SH degree", "Active spherical-harmonics degree; it rises with the iterations")
-            rows.add("window", "Densify", "First and last iteration that may densify, with the schedule applied")
+            rows.add("window", "Densify", "First and last iteration that densify, with the schedule applied")
             rows.add("saved", "Saved", "")
             self._save = rows.add_button("saved", "↓", self._on_save, "Save a checkpoint now")
             self._folder = Copied(ui, rows, "run", "Run", "Where the run is recorded: options, curves, events, plots")
@@ -71,9 +71,7 @@ class TrainingPanel:
         limit = model.config.get("sh_degree")
         rows.put("sh", (f"{s.sh_degree} of {limit}" if limit is not None else str(s.sh_degree))
                  + (" now" if self.ui.view.moment is not None else ""))
-        first, last = s.densify_window
-        window = f"{formatting.count(first)} to {formatting.count(last)}" if first < last else "not in this run"
-        rows.put("window", window if last else formatting.NONE)
+        rows.put("window", densifies(s.densify_window))
         self._show_saved()
         self._folder.put(s.run_folder)
         rows.put("threads", str(s.threads) if s.threads else formatting.NONE)
@@ -116,6 +114,16 @@ class TrainingPanel:
 
     def _on_save(self) -> None:
         self.ui.send(SaveCheckpoint())
+
+
+def densifies(window: tuple[int, ...] | None) -> str:
+    """Which iterations densify: the first and the last, as the snapshot tells them."""
+    if window is None:
+        return formatting.NONE
+    if not window:
+        return "not in this run"
+    first, last = map(formatting.count, window)
+    return f"{first} to {last}" if first != last else f"once, at {first}"
 
 
 def saved_tip(kept: bool, autosave: tuple[float, int]) -> str:

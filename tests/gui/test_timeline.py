@@ -155,6 +155,47 @@ def test_the_strip_lies_between_picture_and_plots(width: int, height: int, scale
 
 
 # ------------------------------------------------------------------------------------------- in the window
+BRANCHES = """
+import dataclasses
+plain, long = engine._snapshot, "low learning rate run"
+def with_branches():
+    told = plain()
+    main = m.BranchState("main", "main", tip=told.iteration, kept=(told.iteration,))
+    other = m.BranchState("try", long, "main", 50, tip=60, kept=(60,))
+    return dataclasses.replace(told, timeline=m.TimelineState((main, other, m.BranchState("b", "b", "try", 55, 58)), "main"))
+engine._snapshot = with_branches
+"""
+
+
+def test_buttons_of_branches_are_clicked_while_the_run_trains_and_long_names_are_whole_in_a_tooltip(
+        make_window: Callable[..., Window]) -> None:
+    window = make_window(speed=200.0)
+    window.run(BRANCHES)
+    window.wait_for("len(shell.model.snapshot.timeline.branches) == 3")
+    window.run("shell.branches.open()")
+    window.frames(4)
+    item = ("next(i for i in dpg.get_all_items() if dpg.get_item_label(i) == {0!r} and dpg.get_item_user_data(i) == 'try' "
+            "and dpg.is_item_visible(i))")
+    held, state = window.get(item.format("Delete")), window.get("id(shell.model.snapshot.timeline)")
+    for text, came in (("Delete", "dpg.is_item_visible(shell.branches._question)"),
+                       ("Look", "shell.view.moment == m.Moment('try', 60)"),
+                       ("Go on", "any(type(c).__name__ == 'SwitchBranch' for c in engine.received)")):
+        window.point(*window.middle(item.format(text)))
+        window.input("mousedown", 1)
+        window.frames(20)   # longer than a click, and several timelines
+        window.input("mouseup", 1)
+        window.wait_for(came)
+        if text == "Look":
+            window.frames(4)
+            assert window.get("dpg.get_value(shell.timeline._combo)") not in ("main", window.get("long"))
+            assert "…" in window.get("dpg.get_value(shell.timeline._combo)")
+            assert window.get("__import__('app.gui.tips').gui.tips.explained(shell.timeline._combo)").startswith(
+                "low learning rate run\n")
+            assert window.get(item.format("Delete")) == held and window.get("id(shell.model.snapshot.timeline)") != state
+    assert not window.get("shell.branches.shown") and window.get("list(shell._complained)") == []
+    assert window.close() == 0
+
+
 @pytest.fixture(scope="module")
 def program(make_window: Callable[..., Window]) -> Iterator[Window]:
     """The demo, trained for a while and paused."""
@@ -220,7 +261,7 @@ def test_branches_are_renamed_switched_and_deleted_in_their_window(program: Wind
     window.click(*window.middle("shell.timeline._resume"))
     window.wait_for("shell.branches.shown")
     window.frames(4)
-    window.type_into("shell.branches._rows[0]", "first")
+    window.type_into("shell.branches._rows['main'].name", "first")
     window.wait_for("shell.model.snapshot.timeline.branches[0].label == 'first'")
     item = ("next(i for i in dpg.get_all_items() if dpg.get_item_label(i) == {0!r} and dpg.get_item_user_data(i) == {1!r} "
             "and dpg.is_item_visible(i))")

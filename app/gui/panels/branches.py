@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from app.gui import looking_back
 from app.gui.formatting import count, size
-from app.gui.theme import Palette
+from app.gui.theme import BODY, Palette
 from app.gui.toolkit import dpg
-from app.gui.widgets import Ui, button, heading, label, open_centred, put, relabel, show, tooltip
+from app.gui.widgets import (
+    Ui,
+    button,
+    forget,
+    heading,
+    label,
+    open_centred,
+    put,
+    relabel,
+    shortened,
+    show,
+    text_width,
+    tooltip,
+)
 from app.messages import BranchFrom, BranchState, DeleteBranch, Moment, RenameBranch, SwitchBranch, TimelineState
 
 WIDTH = 720
+COLUMNS = (20, 165, 175, 125, 165)   # px at 100 %
+
+
+class Row(NamedTuple):
+    """What changes in the row of a branch."""
+
+    name: int
+    origin: int
+    tip: int
 
 
 class BranchesDialog:
@@ -19,7 +43,8 @@ class BranchesDialog:
         self.ui = ui
         self.shown = False
         self._key: object = None
-        self._rows: list[int] = []
+        self._rows: dict[str, Row] = {}    # of the branch
+        self._pressed: list[int] = []      # what is held while the mouse is down on it, or typed in
         self._deleting = ""
 
     def build(self, parent: int) -> None:
@@ -85,9 +110,6 @@ class BranchesDialog:
         put(self._from, f"Go on from iteration {count(here.at)} of {name}{now}")
         share = f"{size(state.nbytes)} of {size(state.budget)}"
         put(self._memory, f"Moments in memory take {share}; where it is full, the closest ones go first.")
-        if id(state) == self._key:
-            return
-        self._key = id(state)
         if self._deleting and state.branch(self._deleting) is None:
             self._ask("")
         self._list(state)
@@ -98,39 +120,62 @@ class BranchesDialog:
         return branch.label if branch is not None else name
 
     def _list(self, state: TimelineState) -> None:
-        """The rows anew; a name that is being typed in stays."""
+        """What the rows say. They are made again only for other branches, or where another one trains: a timeline changes
+        several times a second while training, and a button that is made again while it is pressed is never clicked."""
+        key = state.current, tuple(branch.name for branch in state.branches)
+        if key != self._key and not any(dpg.is_item_active(item) for item in self._pressed):
+            self._key = key
+            self._make(state)
+        for branch in state.branches:
+            row = self._rows.get(branch.name)
+            if row is not None:
+                self._say(state, branch, row)
+
+    def _make(self, state: TimelineState) -> None:
         ui = self.ui
-        if any(dpg.is_item_active(item) for item in self._rows):
-            self._key = None
-            return
-        for item in self._rows:
-            ui.typing.remove(item)
-        self._rows = []
+        for row in self._rows.values():
+            ui.typing.remove(row.name)
+            forget(row.name, row.origin, row.tip)
+        self._rows, self._pressed = {}, []
         dpg.delete_item(self._table, children_only=True)
         with dpg.table(parent=self._table, header_row=False, policy=dpg.mvTable_SizingFixedFit, no_host_extendX=True):
-            for width in (20, 165, 175, 125, 165):
+            for width in COLUMNS:
                 dpg.add_table_column(init_width_or_weight=ui.px(width), width_fixed=True)
             for branch in state.branches:
                 with dpg.table_row():
-                    self._row(state, branch)
+                    self._rows[branch.name] = self._row(state, branch)
 
-    def _row(self, state: TimelineState, branch: BranchState) -> None:
+    def _row(self, state: TimelineState, branch: BranchState) -> Row:
         ui, current = self.ui, branch.name == state.current
         color = ui.theme.branch(branch_slot(state, branch.name)) if not current else Palette.accent
         dpg.add_text("■", color=color)
         item = int(dpg.add_input_text(default_value=branch.label, width=ui.px(160), on_enter=True, user_data=branch.name,
                                       callback=self._on_rename))
-        self._rows.append(item)
         ui.typing.append(item)
         tooltip(ui, item, "Type another name and press Enter")
-        origin = f"from {self._label(state, branch.parent)} at {count(branch.fork)}" if branch.parent else "from the start"
-        dpg.add_text(origin, color=Palette.muted)
-        dpg.add_text("trains now" if current else f"to iteration {count(branch.tip)}", color=Palette.muted)
+        row = Row(item, label(ui, ""), label(ui, ""))
+        self._pressed.append(item)
         if not current:
             with dpg.group(horizontal=True, horizontal_spacing=ui.px(4)):
-                button(ui, "Look", self._on_look, "Show its end; the run goes on meanwhile", user_data=branch.name)
-                button(ui, "Go on", self._on_switch, "Train this branch on from its end", user_data=branch.name)
-                button(ui, "Delete", self._on_ask, "Forget it, after a question", user_data=branch.name, theme=ui.theme.flat)
+                self._pressed += [
+                    button(ui, "Look", self._on_look, "Show its end; the run goes on meanwhile", user_data=branch.name),
+                    button(ui, "Go on", self._on_switch, "Train this branch on from its end", user_data=branch.name),
+                    button(ui, "Delete", self._on_ask, "Forget it, after a question", user_data=branch.name,
+                           theme=ui.theme.flat)]
+        return row
+
+    def _say(self, state: TimelineState, branch: BranchState, row: Row) -> None:
+        """A name that is being typed in stays."""
+        if not dpg.is_item_active(row.name) and dpg.get_value(row.name) != branch.label:
+            dpg.set_value(row.name, branch.label)
+        origin = "from the start"
+        if branch.parent:
+            name, at = self._label(state, branch.parent), f" at {count(branch.fork)}"
+            letters, room = self.ui.px(BODY), self.ui.px(COLUMNS[2] - 8)
+            origin = f"from {shortened(name, letters, room - text_width(f'from {at}', letters))}{at}"
+            tooltip(self.ui, row.origin, f"from {name}{at}" if name not in origin else "")
+        put(row.origin, origin)
+        put(row.tip, "trains now" if branch.name == state.current else f"to iteration {count(branch.tip)}")
 
     # ------------------------------------------------------------------------------------------ buttons
     def _on_resume(self) -> None:
@@ -155,7 +200,6 @@ class BranchesDialog:
 
     def _on_rename(self, sender: int, text: str, name: str) -> None:
         self.ui.send(RenameBranch(name, text))
-        self._key = None
 
     def _on_ask(self, sender: int, value: object, name: str) -> None:
         self._ask(name)

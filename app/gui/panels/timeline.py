@@ -7,13 +7,14 @@ from collections.abc import Callable
 from app.gui import looking_back
 from app.gui.formatting import count
 from app.gui.layout import Rect
-from app.gui.theme import Color, Palette
+from app.gui.theme import BODY, Color, Palette
 from app.gui.toolkit import dpg
 from app.gui.widgets import Ui, button, shortened, show, text_width, tooltip
 from app.messages import BranchState, Moment, Replay, TimelineState
 
 HEIGHT = 34
 COMBO, NARROW = 104, 500      # px at 100 %; below the second only the most needed has room
+ARROW = 38                    # px at 100 % of the box that hold no text
 BUTTONS, BUTTONS_NARROW = 44 + 52 + 70 + 76 + 4 * 4, 44 + 76 + 4 * 2   # widths and gaps
 LINE = 24                     # y of the axis
 GRAB = 9
@@ -27,6 +28,7 @@ NOW, AT_NOW = "Back to the run as it is  (End)", "The picture shows the run as i
 EXACT = ("Reach this very iteration: a copy of the run trains to it from the kept moment before it, with the options changed "
          "as they were")
 IS_EXACT = "What is shown is a moment that was kept: there is nothing to replay. Between two kept moments this reaches it."
+BRANCH = "The branch that the timeline shows. The one that trains goes on meanwhile."
 FORK: Color = (196, 131, 184, 255)
 LEFT = 0
 
@@ -50,7 +52,7 @@ class TimelineBar:
             with dpg.group() as group:
                 dpg.add_spacer(height=0)
                 self._combo = int(dpg.add_combo([], width=ui.px(COMBO), callback=self._on_branch))
-                tooltip(ui, self._combo, "The branch that the timeline shows. The one that trains goes on meanwhile.")
+                tooltip(ui, self._combo, BRANCH)
             self._combo_group = int(group)
             self._canvas = int(dpg.add_drawlist(10, ui.px(HEIGHT - 6)))
             tooltip(ui, self._canvas, LEGEND)
@@ -167,6 +169,7 @@ class TimelineBar:
             self._names = names
             dpg.configure_item(self._combo, items=list(names))
         here = self._place
+        self._name(state.branch(here.branch))
         beside = view.beside.moment if view.comparing and view.beside is not None else None
         inset = self._inset
         pixel = max(here.end, 1) / max(self._width - 2 * inset, 1)
@@ -177,8 +180,6 @@ class TimelineBar:
         if key == self._key or (self._key is not None and still == self._key[0] and now - self._drawn_at < REDRAW):   # type: ignore
             return
         self._key, self._drawn_at = key, now
-        label = next((branch.label for branch in state.branches if branch.name == here.branch), "")
-        dpg.set_value(self._combo, label)
         pending = [moment for moment in view.moments() if looking_back.steps_to(state, moment)]
         for item, able, tip, why in ((self._exact, bool(pending), EXACT, IS_EXACT if here.moment is not None else AT_NOW),
                                      (self._now, here.moment is not None, NOW, AT_NOW)):
@@ -187,6 +188,14 @@ class TimelineBar:
             tooltip(self.ui, item, tip if able else why)
         dpg.bind_item_theme(self._compare, self.ui.theme.primary if view.comparing else 0)
         self._draw(state, here, text)
+
+    def _name(self, branch: BranchState | None) -> None:
+        """Of the branch that is shown, as far as the box has room; a choice in its list writes the whole name."""
+        px, label = self.ui.px, branch.label if branch is not None else ""
+        shown = shortened(label, px(BODY), px(COMBO - ARROW))
+        if dpg.get_value(self._combo) != shown:
+            dpg.set_value(self._combo, shown)
+        tooltip(self.ui, self._combo, f"{label}\n{BRANCH}" if shown != label else BRANCH)
 
     def _text(self, here: looking_back.Place) -> str:
         model = self.ui.model

@@ -17,7 +17,7 @@ from app.gui.textures import Picture
 from app.gui.theme import Color, Palette
 from app.gui.toolkit import dpg
 from app.gui.tools import TOOLS
-from app.gui.widgets import Ui, shortened, text_width
+from app.gui.widgets import Ui, folded, shortened, text_width
 from app.messages import MODES, Frame, GaussianReport
 
 DRAG_THRESHOLD = 4.0      # px; a press that moves less is a click
@@ -319,29 +319,36 @@ class Viewport:
             dpg.draw_rectangle((f.x + half, f.y + half), (f.x + f.shown_width - half, f.y + f.shown_height - half),
                                color=Palette.second, thickness=2 * half, parent=self._caption)
         colored = ((text, Palette.text), (past, Palette.second), (note, Palette.second), (tool, Palette.accent))
-        lines, (left, top, _, _) = [line for line in colored if line[0]], self._edges
+        left, top, _, _ = self._edges
+        lines = [(line, color) for whole, color in colored if whole for line in folded(whole, ui.px(13), self._room)]
         for i, (line, color) in enumerate(lines):
             self._shadowed(left + ui.px(12), top + ui.px(10 + 20 * i), line, color, 13)
 
     def _draw_empty(self, headline: str, detail: str, fraction: float | None) -> None:
         px = self.ui.px
-        middle = self.rect.height / 2
-        for text, size, y, color in ((headline, 18, middle - px(28), Palette.text), (detail, 13, middle, Palette.muted)):
-            shown = shortened(text, px(size), self.rect.width - px(24))
+        middle, room = self.rect.height / 2, self.rect.width - px(24)
+        details = [(line, 13, middle + px(20 * i), Palette.muted) for i, line in enumerate(folded(detail, px(13), room))]
+        for text, size, y, color in ((headline, 18, middle - px(28), Palette.text), *details):
+            shown = shortened(text, px(size), room)
             x = max(px(12), (self.rect.width - text_width(shown, px(size))) / 2)
             dpg.draw_text((x, y), shown, color=color, size=px(size), parent=self._caption)
         if fraction is not None:
-            half, y = px(110), middle + px(30)
+            half, y = px(110), middle + px(10 + 20 * len(details))
             x = self.rect.width / 2
             dpg.draw_rectangle((x - half, y), (x + half, y + px(4)), fill=Palette.raised, color=(0, 0, 0, 0),
                                rounding=px(2), parent=self._caption)
             dpg.draw_rectangle((x - half, y), (x - half + 2 * half * min(max(fraction, 0.0), 1.0), y + px(4)),
                                fill=Palette.accent, color=(0, 0, 0, 0), rounding=px(2), parent=self._caption)
 
+    @property
+    def _room(self) -> float:
+        """px that a line written on the picture may take."""
+        left, _, right, _ = self._edges
+        return max(right - left, self.ui.px(160)) - 2 * self.ui.px(12)
+
     def _shadowed(self, x: float, y: float, text: str, color: Color, size: float) -> None:
         px = self.ui.px
-        left, _, right, _ = self._edges
-        text = shortened(text, px(size), max(right - left, px(160)) - 2 * px(12))
+        text = shortened(text, px(size), self._room)
         dpg.draw_rectangle((x - px(6), y - px(3)), (x + text_width(text, px(size)) + px(6), y + px(size + 4)),
                            fill=(14, 16, 19, 175), color=(0, 0, 0, 0), rounding=px(3), parent=self._caption)
         dpg.draw_text((x, y), text, color=color, size=px(size), parent=self._caption)

@@ -300,6 +300,11 @@ def text_width(text: str, size: float) -> float:
     return measured[0] * size / height
 
 
+def folded(text: str, size: float, width: float) -> list[str]:
+    """Lines of a sentence that find room in `width` px, broken between words only, and never within a number."""
+    return tips.wrapped(text, width, lambda line: text_width(line, size))
+
+
 def shortened(text: str, size: float, width: float) -> str:
     """Middle left out, so that the ends of paths and names stay readable."""
     if text_width(text, size) <= width:

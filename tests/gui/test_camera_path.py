@@ -89,6 +89,9 @@ def test_a_path_is_made_played_and_exported_by_mouse(make_window: Callable[..., 
     file = tmp_path / "path.json"
     window.run(f"dpg.set_value({PANEL}._path, {str(file)!r}); {PANEL}._on_save()")
     assert len(json.loads(file.read_text())["keys"]) == 3
+    window.run(f"import os; os.chdir({str(tmp_path)!r}); dpg.set_value({PANEL}._path, 'short'); {PANEL}._on_save()")
+    assert window.get("shell.model.notices[-1].text") == f"Saved the camera path to {tmp_path / 'short.json'}."
+    window.run(f"dpg.set_value({PANEL}._path, {str(file)!r})")
     press(window, "Turntable")
     window.wait_for(f"{KEYS} == 16 and {EDITOR}.path.closed")
     window.run(f"{PANEL}._on_load()")

@@ -40,6 +40,9 @@ def test_a_tooltip_of_the_inspector_stands_left_of_it() -> None:
 def test_lines_break_between_words() -> None:
     assert wrapped("one two three\nfour", 7, len) == ["one two", "three", "four"]
     assert wrapped("unbreakable", 4, len) == ["unbreakable"]
+    assert wrapped("at 0.001784.", 5, len) == ["at", "0.001784."]
+    assert wrapped("all 1 234 567 of 12 views", 5, len) == ["all", "1 234 567", "of 12", "views"]
+    assert wrapped("Depth   a view", 9, len) == ["Depth   a", "view"]
 
 
 def test_numbers_of_the_engine_are_written_as_the_window_writes_them() -> None:

@@ -322,11 +322,13 @@ class CameraPathPanel:
         self._look(editor.time)
 
     def _file(self) -> str:
-        """What is typed, with the ending that it needs; empty with a notice where nothing is."""
+        """The whole path of what is typed, with the ending that it needs; empty with a notice where nothing is."""
         text = dpg.get_value(self._path).strip().strip('"').strip("'")
         if not text:
             self.ui.actions.notify("Type the path of the camera path's file.", "warning")
-        return text if not text or Path(text).suffix else f"{text}.json"
+            return ""
+        path = Path(text if Path(text).suffix else f"{text}.json")
+        return str(path.expanduser().absolute())
 
     def _on_load(self) -> None:
         file = self._file()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from app.gui import formatting
 from app.gui.layout import Rect
-from app.gui.theme import Palette
+from app.gui.theme import BODY, TITLE, Palette
 from app.gui.toolkit import dpg
 from app.gui.view_model import ShownNotice, ViewModel
-from app.gui.widgets import Ui, button, heading, label, put, show
+from app.gui.widgets import Ui, button, folded, heading, label, put, show
 from app.messages import EngineFailed
 
 CARDS = 4
 WIDTH = 380
+TEXT = WIDTH - 30
+FAILURE = 680
 COLORS = {"info": Palette.accent, "warning": Palette.second, "error": Palette.bad}
 WORDS = {"info": "Note", "warning": "Warning", "error": "Error"}
 
@@ -37,7 +39,7 @@ class Notices:
                     word = label(ui, "", small=True)
                     dismiss = dpg.add_button(label="×", callback=self._on_dismiss, user_data=index, small=True)
                     dpg.bind_item_theme(dismiss, ui.theme.flat)
-                text = int(dpg.add_text("", wrap=ui.px(WIDTH - 30)))
+                text = int(dpg.add_text("", wrap=ui.px(TEXT)))   # breaks what is wider than a line, such as a path
             dpg.bind_item_theme(window, ui.theme.floating)
             self._cards.append((int(window), word, text))
         self._build_failure()
@@ -47,8 +49,8 @@ class Notices:
         with dpg.window(show=False, label="The engine stopped", no_collapse=True, width=ui.px(720), height=ui.px(420),
                         on_close=self._hide_failure, no_saved_settings=True) as window:
             self._summary = heading(ui, "", first=True)
-            dpg.configure_item(self._summary, wrap=ui.px(680), color=Palette.bad)
-            self._ways = label(ui, "", Palette.muted, wrap=ui.px(680))
+            dpg.configure_item(self._summary, wrap=ui.px(FAILURE), color=Palette.bad)
+            self._ways = label(ui, "", Palette.muted, wrap=ui.px(FAILURE))
             self._traceback = int(dpg.add_input_text(multiline=True, readonly=True, width=-1, height=ui.px(-36)))
             dpg.bind_item_font(self._traceback, ui.theme.mono)
             button(ui, "Copy", self._on_copy, "Copy the text to the clipboard", width=80)
@@ -66,13 +68,14 @@ class Notices:
         for index in range(CARDS):
             window, word, text = self._cards[index]
             notice = shown[len(shown) - 1 - index] if index < len(shown) else None
+            if notice is not None and notice is not self._notices[index]:
+                put(text, "\n".join(folded(formatting.spaced(notice.text), ui.px(BODY), ui.px(TEXT - 2))))
             self._notices[index] = notice
             show(window, notice is not None)
             if notice is None:
                 continue
             put(word, WORDS[notice.level])
             dpg.configure_item(word, color=COLORS[notice.level])
-            put(text, formatting.spaced(notice.text))
             height = max(dpg.get_item_rect_size(window)[1], ui.px(40))
             bottom -= height
             dpg.configure_item(window, pos=(max(x, ui.px(8)), max(bottom, 0)))
@@ -85,7 +88,7 @@ class Notices:
             self.failure_shown = failure is not None
             show(self._failure_window, self.failure_shown)
             if failure is not None:
-                put(self._summary, failure.summary)
+                put(self._summary, "\n".join(folded(failure.summary, ui.px(TITLE), ui.px(FAILURE - 60))))   # bold is wider
                 put(self._traceback, failure.traceback)
                 width, height = dpg.get_viewport_client_width(), dpg.get_viewport_client_height()
                 dpg.configure_item(self._failure_window, pos=(max(0, (width - ui.px(720)) // 2),

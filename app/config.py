@@ -41,7 +41,8 @@ class DensifyConfig:
     absgrad: bool = setting(False, "adc: clone and split on the sum of absolute screen-space gradients, as gsplat's absgrad.")
     grad_threshold: float = setting(2e-4, "Densify above this average screen-space gradient.",
                                     lo=1e-5, hi=5e-3, log=True, valid=POSITIVE)
-    absgrad_threshold: float = setting(8e-4, "The threshold used with absgrad.", lo=1e-5, hi=1e-2, log=True, valid=POSITIVE)
+    absgrad_threshold: float = setting(8e-4, "adc with absgrad: clone and split above this average sum of absolute gradients, "
+                                       "in place of grad_threshold.", lo=1e-5, hi=1e-2, log=True, valid=POSITIVE)
     absgs_threshold: float = setting(4e-4, "absgs: split above this average sum of absolute gradients; clones go by "
                                      "grad_threshold.", lo=1e-5, hi=1e-2, log=True, valid=POSITIVE)
     start: int = setting(500, "Densification happens after this iteration.", unit="it", lo=0, hi=30000)

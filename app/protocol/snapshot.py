@@ -32,6 +32,7 @@ class Histogram:
     never_seen: float       # share of Gaussians no view has seen since the last densification
     path: str = "densify.grad_threshold"   # the configuration field that the threshold is
     below: bool = False     # those at or below the threshold are concerned, not those above
+    found: int | None = None   # iteration of the densification that found it so; None = as it is now
     unit: str = ""
 
 

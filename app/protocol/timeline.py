@@ -67,6 +67,7 @@ class BranchState:
     densified: tuple[int, ...] = ()
     resets: tuple[int, ...] = ()
     evaluated: tuple[int, ...] = ()
+    ssim: tuple[float, ...] = ()      # of each of these
     options: tuple[tuple[int, str], ...] = ()   # (iteration, "means_lr = 0.0001")
     edits: tuple[int, ...] = ()       # by hand
 

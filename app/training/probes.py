@@ -67,14 +67,14 @@ def histogram(trainer: Trainer) -> Histogram:
     """The densification statistic as it is now, with its threshold.
 
     Shortly after a densification most Gaussians have no statistic yet; until half the views were shown again, it is
-    the one that decided that event, and the label says so.
+    the one that decided that event, and `found` says so.
     """
     now = trainer.strategy.histogram(trainer.state, trainer.config)
     last = next((r.histogram for r in reversed(trainer.records) if r.histogram is not None), None)
     enough = 0.5 * min(len(trainer.views), trainer.schedule.every)
     when = next((r.event.iteration for r in reversed(trainer.records) if r.histogram is not None), 0)
     if last is not None and not now.below and last.path == now.path and trainer.iteration - when < enough:
-        return replace(last, threshold=now.threshold)   # which may have been changed since
+        return replace(last, threshold=now.threshold, found=when)   # the threshold may have been changed since
     return now
 
 

@@ -150,6 +150,7 @@ def test_branches_keep_their_curves_and_events_and_can_be_renamed_and_deleted():
         steps(window, 30)
         window.send(m.Evaluate())
         settled(window)
+        assert branch(window).evaluated[-1:] == (30,) and branch(window).ssim == tuple(e.ssim for e in window.of(m.Evaluated))
         window.send(m.BranchFrom(m.Moment("main", 12), "slow means"))
         settled(window)
         told = window.of(m.BranchChanged)[-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from app.gui.actions import Actions
 from app.gui.moment_values import values_at
+from app.gui.panels.densification import of_when, share_text
 from app.gui.panels.film import written
 from app.gui.panels.notices import ways_on
 from app.gui.panels.open_scene import is_open
@@ -30,6 +32,7 @@ from app.messages import (
     BranchState,
     Curve,
     EngineFailed,
+    Histogram,
     Moment,
     Play,
     RunSaved,
@@ -89,6 +92,26 @@ def test_figures_of_a_moment_come_from_the_curves_of_its_branch() -> None:
     assert values_at(snapshot, {"count": curve}, Moment("main", 0)) == {}
     assert values_at(snapshot, {"count": curve}, Moment("main", 20)) == {}   # not finite: unknown
     assert values_at(snapshot, {"count": curve}, Moment("b", 9)) == {"count": 8.0}
+
+
+def test_the_ssim_of_a_moment_is_that_of_the_evaluation_whose_psnr_is_shown() -> None:
+    psnr = Curve(np.array([10.0, 20.0, 30.0]), np.array([15.0, 16.0, 17.0]))
+    branch = BranchState("main", "main", evaluated=(10, 20), ssim=(0.5, 0.6))
+    snapshot = Snapshot(timeline=TimelineState(current="main", branches=(branch,)))
+    assert values_at(snapshot, {"test_psnr": psnr}, Moment("main", 25)) == {"test_psnr": 16.0, "test_ssim": 0.6}
+    assert values_at(snapshot, {"test_psnr": psnr}, Moment("main", 10)) == {"test_psnr": 15.0, "test_ssim": 0.5}
+    assert values_at(snapshot, {"test_psnr": psnr}, Moment("main", 35)) == {"test_psnr": 17.0}   # never another one's
+    assert values_at(snapshot, {}, Moment("main", 25)) == {}
+
+
+def test_a_histogram_of_the_last_event_is_told_from_one_of_now() -> None:
+    now = Histogram(np.array([0.1, 1.0, 10.0]), np.array([30, 10]), 1.0, "mean", 0.25)
+    assert of_when(now) == "as it is now"
+    assert share_text(now) == "threshold 1.00   above it 10 (25.0%)\nnever seen since the last densification 25.0%"
+    then = replace(now, found=1356)
+    assert of_when(then) == "as the event at iteration 1 356 found it"
+    assert share_text(then) == "threshold 1.00   above it were 10 (25.0%)\nnever seen until then 25.0%"
+    assert share_text(replace(now, below=True)) == "threshold 1.00   below it 30 (75.0%)"
 
 
 def test_a_film_is_said_to_be_written_only_when_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,6 +89,19 @@ def test_histogram_counts_every_gaussian_that_was_seen(trained):
     assert abs(int(histogram.counts[histogram.edges[:-1] >= histogram.threshold * 0.999].sum()) - above) <= 1
 
 
+def test_a_histogram_says_of_which_event_it_is_until_half_the_views_were_seen_again():
+    trainer = Trainer(make_scene(), TrainConfig(iterations=600, densify=DensifyConfig(grad_threshold=1e-6)), backend="cpu")
+    for _ in range(6):
+        trainer.step()
+    assert probes.histogram(trainer).found is None
+    trainer.densify_now()
+    told = probes.histogram(trainer)
+    assert told.found == 6 and told.label == "mean |∂L/∂mean2D|, signed sum, per half image" and told.counts.sum() > 0
+    for _ in range(len(trainer.views)):
+        trainer.step()
+    assert probes.histogram(trainer).found is None
+
+
 def test_report_of_one_gaussian_is_complete_and_survives_densification(trained):
     index = int(probes.read(trained, "mean2d_grad").values.argmax())
     report = probes.gaussian_report(trained, index, trained.views[0].camera)

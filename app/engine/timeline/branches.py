@@ -96,7 +96,7 @@ class Branch:
         return BranchState(
             self.name, self.label, self.parent, self.fork, self.tip, tuple(kept), tuple(replayed), tuple(sorted(self.on_disk)),
             tuple(e.iteration for e in events if not e.reset)[-SHOWN:], tuple(e.iteration for e in events if e.reset)[-SHOWN:],
-            tuple(e.iteration for e in self.evaluated)[-SHOWN:],
+            tuple(e.iteration for e in self.evaluated)[-SHOWN:], tuple(e.ssim for e in self.evaluated)[-SHOWN:],
             tuple((e.iteration, e.text) for e in self.log if e.options)[-SHOWN:],
             tuple(e.iteration for e in self.log if not e.options)[-SHOWN:])
 

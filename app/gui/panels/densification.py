@@ -37,6 +37,7 @@ class DensificationPanel:
             self.strategy.build()
             heading(ui, "Statistic that decides")
             self._label = label(ui, "", Palette.muted, small=True, wrap=0)
+            self._of = label(ui, "", Palette.muted, small=True, wrap=0)
             self._plot()
             self._share = label(ui, "", Palette.muted, small=True, wrap=0)
             self._empty = label(ui, "No statistic yet: it gathers while training runs, between two densifications.",
@@ -93,6 +94,7 @@ class DensificationPanel:
         if model.densified_version != self._version:
             self._version = model.densified_version
             self._show_totals(model.densified)
+        show(self._of, known)
         for part in (self.strategy, self.preview, self.timeline, self.events):
             part.update()
 
@@ -117,11 +119,9 @@ class DensificationPanel:
         if not dpg.is_mouse_button_down(dpg.mvMouseButton_Left):
             dpg.set_value(self._line, h.threshold)
         put(self._label, h.label)
-        total = max(int(counts.sum()), 1)
-        beyond = int(counts[edges[1:] <= h.threshold].sum() if h.below else counts[edges[:-1] >= h.threshold].sum())
-        put(self._share, f"threshold {formatting.number(h.threshold)}   {'below' if h.below else 'above'} it "
-                         f"{formatting.count(beyond)} ({beyond / total:.1%})"
-                         + ("" if h.below else f"\nnever seen since the last densification {h.never_seen:.1%}"))
+        put(self._of, of_when(h))   # a line that is always there: nothing below it moves
+        dpg.configure_item(self._of, color=Palette.muted if h.found is None else Palette.second)
+        put(self._share, share_text(h))
 
     def _show_totals(self, events: list[Densified]) -> None:
         totals = self.ui.model.totals
@@ -144,3 +144,19 @@ class DensificationPanel:
         value = min(max(float(dpg.get_value(self._line)), spec.lo), spec.hi)
         self.preview.held()
         self.ui.set_option(path, float(f"{value:.4g}"))
+
+
+def of_when(h: Histogram) -> str:
+    """Which moment a histogram is of: shortly after an event it is what that event decided by, not what the next one will."""
+    return "as it is now" if h.found is None else f"as the event at iteration {formatting.count(h.found)} found it"
+
+
+def share_text(h: Histogram) -> str:
+    """How many are beyond the threshold, or were."""
+    edges, counts = np.asarray(h.edges, np.float64), np.asarray(h.counts, np.float64)
+    total, then = max(int(counts.sum()), 1), h.found is not None
+    beyond = int(counts[edges[1:] <= h.threshold].sum() if h.below else counts[edges[:-1] >= h.threshold].sum())
+    text = (f"threshold {formatting.number(h.threshold)}   {'below' if h.below else 'above'} it {'were ' if then else ''}"
+            f"{formatting.count(beyond)} ({beyond / total:.1%})")
+    unseen = "" if h.below else f"\nnever seen {'until then' if then else 'since the last densification'} {h.never_seen:.1%}"
+    return text + unseen

@@ -18,8 +18,8 @@ TIPS = {"loss": "Loss of the last step, before its update: the mean over its pho
         "psnr": "Of the same photographs",
         "test": "Mean PSNR of the held-out views at the last evaluation",
         "ssim": "Mean SSIM of the held-out views at the last evaluation; 1 = the same picture",
-        "gaussians": "Count now / limit that densification never exceeds: densify.cap, or, where that is 0, what free memory "
-                     "allows"}
+        "gaussians": "How many there are now"}
+CAP = "Limit that densification never exceeds: densify.cap, or, where that is 0, what free memory allows"
 BACK = "Of the moment that is looked at, as the curves of the run have it; press End for now"
 
 
@@ -46,6 +46,7 @@ class TrainingPanel:
             rows.add("test", "Held-out", TIPS["test"])
             rows.add("ssim", "   SSIM", TIPS["ssim"])
             rows.add("gaussians", "Gaussians", TIPS["gaussians"])
+            rows.add("cap", "   at most", CAP)
             rows.add("sh", "SH degree", "Active spherical-harmonics degree; it rises with the iterations")
             rows.add("window", "Densify", "First and last iteration that densify, with the schedule applied")
             rows.add("saved", "Saved", "")
@@ -68,9 +69,11 @@ class TrainingPanel:
         show(self._cancel, job is not None)
         rows.put("speed", formatting.rate(s.steps_per_second) if model.playing else formatting.NONE)
         self._show_figures()
+        now = " now" if self.ui.view.moment is not None else ""
+        rows.put("cap", formatting.count(s.cap) + now if s.cap else formatting.NONE)
         limit = model.config.get("sh_degree")
         rows.put("sh", (f"{s.sh_degree} of {limit}" if limit is not None else str(s.sh_degree))
-                 + (" now" if self.ui.view.moment is not None else ""))
+                 + now)
         rows.put("window", densifies(s.densify_window))
         self._show_saved()
         self._folder.put(s.run_folder)
@@ -86,13 +89,13 @@ class TrainingPanel:
             rows.put("psnr", formatting.decibel(s.psnr))
             rows.put("test", formatting.decibel(tested.psnr) if known and tested is not None else formatting.NONE)
             rows.put("ssim", f"{tested.ssim:.4f}" if known and tested is not None else formatting.NONE)
-            rows.put("gaussians", formatting.count(s.gaussians) + (f" / {formatting.count(s.cap)}" if s.cap else ""))
+            rows.put("gaussians", formatting.count(s.gaussians))
         else:
             then, color = values_at(s, model.curves, moment), Palette.second
             rows.put("loss", formatting.number(then.get("loss", math.nan), 4), color)
             rows.put("psnr", formatting.decibel(then.get("train_psnr", math.nan)), color)
             rows.put("test", formatting.decibel(then.get("test_psnr", math.nan)), color)
-            rows.put("ssim", formatting.NONE, color)
+            rows.put("ssim", f"{then['test_ssim']:.4f}" if "test_ssim" in then else formatting.NONE, color)
             rows.put("gaussians", formatting.count(round(then["count"])) if "count" in then else formatting.NONE, color)
         if (moment is not None) is not self._back:
             self._back = moment is not None

@@ -134,7 +134,7 @@ class AdaptiveDensityControl(Strategy):
             clone, split, prune, torch.zeros_like(clone), torch.zeros_like(clone), stillborn,
             len(state.rows) - int((split | prune).sum()) + born, left_out=left_out,
             rules=tuple(replace(rule, mask=rule.mask & masks[rule.action]) for rule in (*why, *rules)),
-            histogram=stats.histogram(config, f", at iteration {iteration}"), notes=tuple(notes), problem=problem)
+            histogram=stats.histogram(config), notes=tuple(notes), problem=problem)
 
     def prunable(self, state: TrainState, gaussians: Gaussians, config: DensifyConfig, after_reset: bool) -> list[Rule]:
         """Radii are those of before the event (F01)."""

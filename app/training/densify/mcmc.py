@@ -114,7 +114,7 @@ class MarkovChain(Strategy):
         mine, fine = free(rows), sound(rows)
         dead = mine & ~((opacities > densify.mcmc_dead_opacity) & fine)
         weights = np.where(host(mine & ~dead), host(opacities).astype(np.float64), 0.0)
-        histogram = self._histogram(opacities, densify, f", at iteration {iteration}")
+        histogram = self._histogram(opacities, densify)
         if not weights.any():
             return Candidates.nothing(rows, f"no Gaussian that may change is more opaque than {densify.mcmc_dead_opacity:g}, "
                                       "so there is nothing to move dead ones onto.", histogram)
@@ -161,8 +161,8 @@ class MarkovChain(Strategy):
         return self._histogram(state.activate().opacities, config.densify)
 
     @staticmethod
-    def _histogram(opacities: Tensor, config: DensifyConfig, when: str = "") -> Histogram:
-        return distribution(host(opacities), *OPACITY_RANGE, config.mcmc_dead_opacity, "opacity; dead up to the line" + when,
+    def _histogram(opacities: Tensor, config: DensifyConfig) -> Histogram:
+        return distribution(host(opacities), *OPACITY_RANGE, config.mcmc_dead_opacity, "opacity; dead up to the line",
                             "densify.mcmc_dead_opacity", below=True)
 
 

@@ -97,11 +97,11 @@ class GradientStatistics:
         count = self.rows[COUNT]
         return (count > 0) & (self.rows[SILENT] == count)
 
-    def histogram(self, config: DensifyConfig, when: str = "") -> Histogram:
-        """The statistic of the Gaussians that were seen, with its threshold; `when` is added to the label."""
+    def histogram(self, config: DensifyConfig) -> Histogram:
+        """The statistic of the Gaussians that were seen, with its threshold."""
         limit, seen = threshold(config), ~self.never_seen.cpu().numpy()
         values = self.average(config.absolute).cpu().numpy()[seen]
-        return distribution(values, limit * 1e-3, limit * 1e2, limit, statistic_label(config.absolute) + when,
+        return distribution(values, limit * 1e-3, limit * 1e2, limit, statistic_label(config.absolute),
                             threshold_path(config), float(1.0 - seen.mean()))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -69,6 +69,12 @@ def open_centred(ui: Ui, window: int, width: float) -> None:
     """Show a floating window of that width, px at 100 %; its height is that of what it holds, known after a frame."""
     across, down = dpg.get_viewport_client_width(), dpg.get_viewport_client_height()
     dpg.configure_item(window, show=True, pos=(max(0, (across - ui.px(width)) // 2), max(0, down // 6)))
+
+
+def pressed(items: Iterable[int]) -> bool:
+    """Whether the mouse is down on one of them. What a row stands for and where it is wait until it is let go, so that a click
+    is of what was pressed."""
+    return any(dpg.is_item_active(item) for item in items)
 
 
 _labels: dict[int, str] = {}

@@ -15,6 +15,7 @@ from app.gui.widgets import (
     heading,
     label,
     open_centred,
+    pressed,
     put,
     relabel,
     shortened,
@@ -44,7 +45,7 @@ class BranchesDialog:
         self.shown = False
         self._key: object = None
         self._rows: dict[str, Row] = {}    # of the branch
-        self._pressed: list[int] = []      # what is held while the mouse is down on it, or typed in
+        self._items: list[int] = []      # what is held while the mouse is down on it, or typed in
         self._deleting = ""
 
     def build(self, parent: int) -> None:
@@ -123,7 +124,7 @@ class BranchesDialog:
         """What the rows say. They are made again only for other branches, or where another one trains: a timeline changes
         several times a second while training, and a button that is made again while it is pressed is never clicked."""
         key = state.current, tuple(branch.name for branch in state.branches)
-        if key != self._key and not any(dpg.is_item_active(item) for item in self._pressed):
+        if key != self._key and not pressed(self._items):
             self._key = key
             self._make(state)
         for branch in state.branches:
@@ -136,7 +137,7 @@ class BranchesDialog:
         for row in self._rows.values():
             ui.typing.remove(row.name)
             forget(row.name, row.origin, row.tip)
-        self._rows, self._pressed = {}, []
+        self._rows, self._items = {}, []
         dpg.delete_item(self._table, children_only=True)
         with dpg.table(parent=self._table, header_row=False, policy=dpg.mvTable_SizingFixedFit, no_host_extendX=True):
             for width in COLUMNS:
@@ -154,10 +155,10 @@ class BranchesDialog:
         ui.typing.append(item)
         tooltip(ui, item, "Type another name and press Enter")
         row = Row(item, label(ui, ""), label(ui, ""))
-        self._pressed.append(item)
+        self._items.append(item)
         if not current:
             with dpg.group(horizontal=True, horizontal_spacing=ui.px(4)):
-                self._pressed += [
+                self._items += [
                     button(ui, "Look", self._on_look, "Show its end; the run goes on meanwhile", user_data=branch.name),
                     button(ui, "Go on", self._on_switch, "Train this branch on from its end", user_data=branch.name),
                     button(ui, "Delete", self._on_ask, "Forget it, after a question", user_data=branch.name,

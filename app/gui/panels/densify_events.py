@@ -9,7 +9,7 @@ from app.gui import formatting
 from app.gui.select_tools import held
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
-from app.gui.widgets import Ui, button, heading, label, put, show, tooltip
+from app.gui.widgets import Ui, button, heading, label, pressed, put, show, tooltip
 from app.inspection.densification_results import EventDetail, EventQuestion
 from app.messages import Answer, Densified
 
@@ -86,7 +86,7 @@ class EventLog:
 
     def update(self) -> None:
         model = self.ui.model
-        if model.densified_version != self._version:
+        if model.densified_version != self._version and not pressed(pick for _, pick, _ in self._rows):
             self._version = model.densified_version
             self._show_events(model.densified)
         show(self._detail, self._chosen is not None)

@@ -7,7 +7,7 @@ from app.gui.layout import Rect
 from app.gui.theme import BODY, TITLE, Palette
 from app.gui.toolkit import dpg
 from app.gui.view_model import ShownNotice, ViewModel
-from app.gui.widgets import Ui, button, folded, heading, label, put, show
+from app.gui.widgets import Ui, button, folded, heading, label, pressed, put, show
 from app.messages import EngineFailed
 
 CARDS = 4
@@ -24,7 +24,8 @@ class Notices:
     def __init__(self, ui: Ui) -> None:
         self.ui = ui
         self._area = Rect(0, 0, 0, 0)
-        self._cards: list[tuple[int, int, int]] = []   # window, heading, text
+        self._cards: list[tuple[int, int, int, int]] = []   # window, heading, text, cross
+        self._shown: list[ShownNotice] = []
         self._notices: list[ShownNotice | None] = [None] * CARDS
         self._failure: EngineFailed | None = None
         self.failure_shown = False
@@ -41,7 +42,7 @@ class Notices:
                     dpg.bind_item_theme(dismiss, ui.theme.flat)
                 text = int(dpg.add_text("", wrap=ui.px(TEXT)))   # breaks what is wider than a line, such as a path
             dpg.bind_item_theme(window, ui.theme.floating)
-            self._cards.append((int(window), word, text))
+            self._cards.append((int(window), word, text, int(dismiss)))
         self._build_failure()
 
     def _build_failure(self) -> None:
@@ -62,11 +63,13 @@ class Notices:
 
     def update(self) -> None:
         ui, now = self.ui, self.ui.actions.clock()
-        shown = ui.model.visible_notices(now, CARDS)
+        if not pressed(dismiss for *_, dismiss in self._cards):
+            self._shown = ui.model.visible_notices(now, CARDS)
+        shown = self._shown
         bottom = self._area.y + self._area.height - ui.px(12)
         x = self._area.x + self._area.width - ui.px(WIDTH + 12)
         for index in range(CARDS):
-            window, word, text = self._cards[index]
+            window, word, text, _ = self._cards[index]
             notice = shown[len(shown) - 1 - index] if index < len(shown) else None
             if notice is not None and notice is not self._notices[index]:
                 put(text, "\n".join(folded(formatting.spaced(notice.text), ui.px(BODY), ui.px(TEXT - 2))))

@@ -7,7 +7,7 @@ from app.gui.select_tools import held
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
 from app.gui.tools import MARK
-from app.gui.widgets import Ui, label, put, show, tooltip
+from app.gui.widgets import Ui, label, pressed, put, show, tooltip
 from app.inspection.questions import Sight, TableQuestion
 from app.inspection.results import Ranking
 from app.messages import Answer
@@ -53,7 +53,7 @@ class RankingTable:
         return TableQuestion(quantity, BESIDE, self._order, ROWS, self._only, sight)
 
     def update(self, answer: Answer | None) -> None:
-        if answer is self._answer:
+        if answer is self._answer or pressed(uid for _, uid, _ in self._rows):
             return
         self._answer = answer
         ranking: Ranking | None = answer.value if answer is not None else None

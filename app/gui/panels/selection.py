@@ -9,7 +9,7 @@ from app.gui import formatting
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
 from app.gui.tools import BRUSH, TOOLS
-from app.gui.widgets import Ui, button, heading, label, put, show, tooltip
+from app.gui.widgets import Ui, button, heading, label, pressed, put, show, tooltip
 from app.inspection.questions import Sight, SummaryQuestion
 from app.inspection.results import Moments, Summary
 from app.messages import Answer
@@ -137,9 +137,10 @@ class SelectionPanel:
         answer = snapshot.answers.get("summary") if state.selected else None
         show(self._none, not state.selected)
         show(self._body, answer is not None and answer.value is not None)
-        if answer is not None and answer is not self._answer and answer.value is not None:
-            self._show_card(answer.value)
-        self._answer = answer
+        if answer is not self._answer and not pressed(cell for _, cells in self._rows.values() for cell in cells[2:]):
+            self._answer = answer
+            if answer is not None and answer.value is not None:
+                self._show_card(answer.value)
 
     def _show_card(self, summary: Summary) -> None:
         grown = f"descend from {formatting.count(summary.roots)} of the start, {formatting.count(summary.born)} were born since"

@@ -213,7 +213,7 @@ class RunRecord:
     def end(self, then: Callable[[], object] | None = None) -> None:
         """Nothing more comes: tables and plots are made, and the thread calls `then` and ends. Returns at once."""
         if not self._closing.is_set():
-            self._afterwards, self._ending = then, True
+            self._afterwards = then
             self._put(self._finish)
             self._closing.set()
             self._hurry.set()
@@ -336,6 +336,7 @@ class RunRecord:
         write_derived(self.folder)
 
     def _finish(self) -> None:
+        self._ending = True
         if self._seen_step:
             self._unfinished = not self._attempt(self._draw)
         if self._board is not None:

@@ -20,14 +20,17 @@ from app.records.place import Place
 from app.training import checkpoint
 from app.training.autosave import AutosaveConfig
 from app.training.trainer import Trainer
+from render.backends import cpu
 from tests.app.engine_doubles import Window, make_engine
 
 NEVER = AutosaveConfig(seconds=0)
 
 
 @pytest.fixture
-def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., int]:
     """launch() with a window that trains three steps, does what the test says, and is closed; the exit code."""
+    cpu.prepare()   # says that it compiles, where nobody has compiled yet
+    capsys.readouterr()
     (tmp_path / "scene").mkdir()
 
     def run(then: Callable[[Window], object] = lambda window: None, **named: object) -> int:

@@ -11,7 +11,7 @@ from app.gui import formatting
 from app.gui.theme import Palette
 from app.gui.toolkit import dpg
 from app.gui.widgets import Ui, button, heading, label, open_centred, put, show
-from app.records.place import recent_runs
+from app.records.place import recent_runs, runs_root
 
 WIDTH, INNER, RECENT = 620, 596, 6
 RUNS = 4
@@ -33,6 +33,7 @@ class OpenDialog:
 
     def build(self, parent: int) -> None:
         ui = self.ui
+        self._root = runs_root()   # now: the package that knows it takes longer to load than a click may
         with dpg.window(show=False, label="Open a scene", modal=False, no_collapse=True, no_resize=True, autosize=True,
                         on_close=self.close, no_saved_settings=True) as window:
             dpg.add_spacer(width=ui.px(INNER))
@@ -90,7 +91,7 @@ class OpenDialog:
     def _list_runs(self) -> None:
         """The newest runs that were saved by themselves."""
         dpg.delete_item(self._runs, children_only=True)
-        runs = recent_runs(RUNS)
+        runs = recent_runs(RUNS, self._root)
         for run in runs:
             saved, _ = find(run)
             if not saved:

@@ -140,6 +140,12 @@ def thin_out(run: Path, budget: int) -> list[Path]:
     return gone
 
 
+def by_iteration(folder: Path) -> dict[int, Path]:
+    """The checkpoint files in a branch's folder, by the names that they have."""
+    return {int(number): path for path in folder.glob(f"iteration_*{SUFFIX}")
+            if (number := path.stem.removeprefix("iteration_")).isdigit()}
+
+
 def begins_as(run: Path, taken: Collection[str] = ()) -> str:
     """The branch on which a new run begins in a folder: main, or where one has run there, or is `taken`, another."""
     return free_branch(run, "run", taken) if taken or is_run(run) else MAIN
@@ -155,9 +161,7 @@ def goes_on_as(path: Path, iteration: int) -> str:
     """The branch on which a run goes on from a checkpoint file: its own, or another where its own has gone further, so that
     the files of that future stay what they are."""
     branch, run = path.parent.name, path.parent.parent.parent
-    later = [number for file in path.parent.glob(f"iteration_*{SUFFIX}")
-             if (number := file.stem.removeprefix("iteration_")).isdigit() and int(number) > iteration]
-    return free_branch(run, branch) if later else branch
+    return free_branch(run, branch) if max(by_iteration(path.parent), default=0) > iteration else branch
 
 
 def is_run(where: Path) -> bool:

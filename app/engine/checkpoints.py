@@ -277,4 +277,3 @@ def camera_of(extra: Mapping[str, Any]) -> Camera | None:
 
 def _plain(camera: Camera) -> dict[str, Any]:
     return {"viewmat": camera.viewmat.tolist(), "K": camera.K.tolist(), "width": camera.width, "height": camera.height}
-

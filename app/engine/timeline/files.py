@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from app.data.checkpoints import FOLDER, SUFFIX
+from app.data.checkpoints import FOLDER, by_iteration
 from app.engine.timeline.branches import Branch, Branches
 
 
 def files_of(branch: Branch) -> dict[int, Path]:
     """Checkpoints of a branch by iteration."""
     folder = branch.folder / FOLDER / branch.name if branch.folder is not None else None
-    return {} if folder is None else _by_iteration(folder)
+    return {} if folder is None else by_iteration(folder)
 
 
 def unknown(folder: Path | None, known: Branches) -> Iterator[Branch]:
@@ -21,13 +21,8 @@ def unknown(folder: Path | None, known: Branches) -> Iterator[Branch]:
     needed = {path for branch in known for path in branch.inherited.values()}
     names, labels = {branch.name for branch in known}, {branch.label for branch in known}
     for path in sorted((folder / FOLDER).glob("*")) if folder is not None else ():
-        files = _by_iteration(path) if path.is_dir() and path.name not in names else {}
+        files = by_iteration(path) if path.is_dir() and path.name not in names else {}
         if files and not needed.issuperset(files.values()):   # else one that was deleted, whose past others share
             label = known.left.get(path.name, path.name)
             yield Branch(path.name, path.name if label in labels else label, folder=folder, on_disk=files, tip=max(files),
                          known=max(files), recorded=True)
-
-
-def _by_iteration(folder: Path) -> dict[int, Path]:
-    return {int(number): path for path in folder.glob(f"iteration_*{SUFFIX}")
-            if (number := path.stem.removeprefix("iteration_")).isdigit()}
